@@ -102,7 +102,8 @@ for archive in "$@"; do
             fi
         done
     } >"$home/.local/share/drupe/drupe.yaml"
-    (umask 077 && printf '%s=1:of-nobody\n' TELEGRAM_BOT_TOKEN SLACK_APP_TOKEN SLACK_BOT_TOKEN NTFY_TOPIC >"$home/.local/share/drupe/.env")
+    (umask 077 && printf '%s=1:of-nobody\n' TELEGRAM_BOT_TOKEN SLACK_APP_TOKEN SLACK_BOT_TOKEN >"$home/.local/share/drupe/.env")
+    echo NTFY_TOPIC=topic-of-nobody >>"$home/.local/share/drupe/.env"
     echo "check: $archive"
     if [ ${#apart[@]} -gt 0 ]; then
         # Commands of agents are given to a shell.

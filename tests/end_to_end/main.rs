@@ -87,6 +87,7 @@ mod session_search;
 mod shell;
 mod shipped;
 mod skills;
+mod slack;
 mod spawned;
 mod starts;
 mod streams;

@@ -19,7 +19,7 @@ pub struct WebApi {
 
 /// Why a call has no result.
 #[derive(Debug, Clone, PartialEq)]
-pub enum CallFailure {
+pub enum SlackFailure {
     /// The service answered, and did nothing.
     Refused { error: String, needed: Option<String> },
     /// The service did nothing, and wants to be asked again after so many seconds.
@@ -49,17 +49,17 @@ impl WebApi {
     }
 
     /// The address of a socket, for which the app itself asks.
-    pub async fn open_connection(&self) -> Result<Value, CallFailure> {
+    pub async fn open_connection(&self) -> Result<Value, SlackFailure> {
         self.sent(self.request("apps.connections.open", "SLACK_APP_TOKEN").body("{}")).await
     }
 
     /// Calls a method that does something, as the bot.
-    pub async fn call(&self, method: &str, params: &Value) -> Result<Value, CallFailure> {
+    pub async fn call(&self, method: &str, params: &Value) -> Result<Value, SlackFailure> {
         self.sent(self.request(method, "SLACK_BOT_TOKEN").body(params.to_string())).await
     }
 
     /// Calls a method that only reads: those take no JSON.
-    pub async fn read(&self, method: &str, params: &[(&str, &str)]) -> Result<Value, CallFailure> {
+    pub async fn read(&self, method: &str, params: &[(&str, &str)]) -> Result<Value, SlackFailure> {
         let mut request = self.request(method, "SLACK_BOT_TOKEN");
         request.method = "GET".to_owned();
         request.headers.retain(|(name, _)| name != "content-type");
@@ -78,7 +78,7 @@ impl WebApi {
         request
     }
 
-    async fn sent(&self, request: OutwardRequest) -> Result<Value, CallFailure> {
+    async fn sent(&self, request: OutwardRequest) -> Result<Value, SlackFailure> {
         match self.host.send(&request).await {
             Ok(response) => read(&response),
             Err(fault) => Err(unanswered(fault)),
@@ -96,13 +96,13 @@ fn escaped(value: &str) -> String {
 }
 
 /// What an answer says. One that is not the service's own comes from whoever stands between: whether they passed the request on is unknown.
-fn read(response: &OutwardResponse) -> Result<Value, CallFailure> {
+fn read(response: &OutwardResponse) -> Result<Value, SlackFailure> {
     let header = response.headers.iter().find(|(name, _)| name == "retry-after");
     let seconds = header.and_then(|(_, value)| value.trim().parse().ok()).unwrap_or(1);
     if response.status == 429 {
-        return Err(CallFailure::TooMany { seconds });
+        return Err(SlackFailure::TooMany { seconds });
     }
-    let doubtful = |message: String| CallFailure::Doubtful(Fault::new(FaultCode::OutcomeUnknown, message));
+    let doubtful = |message: String| SlackFailure::Doubtful(Fault::new(FaultCode::OutcomeUnknown, message));
     let whole = serde_json::from_str::<Value>(&response.body).unwrap_or_default();
     let Ok(Answer { ok, error, needed }) = Answer::deserialize(&whole) else {
         let message = format!("the service answered with status {} and no JSON of its own", response.status);
@@ -110,25 +110,25 @@ fn read(response: &OutwardResponse) -> Result<Value, CallFailure> {
     };
     match error.as_str() {
         _ if ok => Ok(whole),
-        error if TOO_MANY.contains(&error) => Err(CallFailure::TooMany { seconds }),
+        error if TOO_MANY.contains(&error) => Err(SlackFailure::TooMany { seconds }),
         error if response.status >= 500 || DOUBTFUL.contains(&error) => {
             Err(doubtful(format!("the service failed: {} {error}", response.status)))
         }
-        _ => Err(CallFailure::Refused { error, needed }),
+        _ => Err(SlackFailure::Refused { error, needed }),
     }
 }
 
-fn unanswered(fault: Fault) -> CallFailure {
+fn unanswered(fault: Fault) -> SlackFailure {
     match fault.code {
         // No connection came about, the daemon is ending, or the request was refused before it was sent.
         FaultCode::Unavailable | FaultCode::Busy | FaultCode::Denied | FaultCode::NotConfigured => {
-            CallFailure::NotSent(fault)
+            SlackFailure::NotSent(fault)
         }
-        _ => CallFailure::Doubtful(fault),
+        _ => SlackFailure::Doubtful(fault),
     }
 }
 
-impl CallFailure {
+impl SlackFailure {
     /// As the daemon is told it: what was not sent is tried again, and what may have been sent is not.
     pub fn into_fault(self) -> Fault {
         match self {
@@ -170,7 +170,7 @@ impl CallFailure {
 mod tests {
     use super::*;
 
-    fn answered(status: u16, headers: &[(&str, &str)], body: &str) -> Result<Value, CallFailure> {
+    fn answered(status: u16, headers: &[(&str, &str)], body: &str) -> Result<Value, SlackFailure> {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         read(&OutwardResponse { status, headers, body: body.to_owned() })
     }
@@ -182,11 +182,11 @@ mod tests {
         let refused = answered(200, &[], r#"{"ok":false,"error":"missing_scope","needed":"chat:write"}"#);
         let said = refused.expect_err("it is refused").said();
         assert!(said.contains("lacks `chat:write`") && said.contains("install it again"), "{said}");
-        let many = CallFailure::TooMany { seconds: 5 };
+        let many = SlackFailure::TooMany { seconds: 5 };
         assert_eq!(answered(429, &[("retry-after", "5")], ""), Err(many.clone()));
         let late = answered(200, &[("retry-after", "5")], r#"{"ok":false,"error":"ratelimited"}"#);
         assert_eq!(late, Err(many));
-        assert_eq!(answered(429, &[("retry-after", "soon")], "x"), Err(CallFailure::TooMany { seconds: 1 }));
+        assert_eq!(answered(429, &[("retry-after", "soon")], "x"), Err(SlackFailure::TooMany { seconds: 1 }));
         for (status, body) in [
             (502, "<html>Bad Gateway</html>"),
             (200, ""),
@@ -195,10 +195,10 @@ mod tests {
             (200, r#"{"ok":false,"error":"fatal_error"}"#),
             (503, r#"{"ok":false,"error":"other"}"#),
         ] {
-            assert!(matches!(answered(status, &[], body), Err(CallFailure::Doubtful(_))), "{body}");
+            assert!(matches!(answered(status, &[], body), Err(SlackFailure::Doubtful(_))), "{body}");
         }
-        assert!(matches!(unanswered(Fault::new(FaultCode::Timeout, "t")), CallFailure::Doubtful(_)));
-        assert!(matches!(unanswered(Fault::new(FaultCode::Unavailable, "t")), CallFailure::NotSent(_)));
+        assert!(matches!(unanswered(Fault::new(FaultCode::Timeout, "t")), SlackFailure::Doubtful(_)));
+        assert!(matches!(unanswered(Fault::new(FaultCode::Unavailable, "t")), SlackFailure::NotSent(_)));
         assert_eq!(escaped("1.2/ä&b=$"), "1.2%2F%C3%A4%26b%3D%24");
     }
 }

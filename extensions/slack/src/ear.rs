@@ -7,9 +7,9 @@ use drupe_extension_api::prelude::*;
 use crate::{
     api::WebApi,
     blocks::STOP,
-    event::{App, BotWord, Incoming, Intent},
-    kept::Keeper,
-    out::Outgoing,
+    event::{App, BotWord, HeardMessage, WriterIntent},
+    kept::AppKeeper,
+    out::SlackOutgoing,
     settings::SlackSettings,
 };
 
@@ -18,11 +18,11 @@ const AGAIN: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(
 
 /// Hands in what somebody wrote. Clones are the same.
 #[derive(Clone)]
-pub struct Ear {
+pub struct SlackEar {
     pub host: Host,
     pub api: WebApi,
-    pub keeper: Keeper,
-    pub out: Outgoing,
+    pub keeper: AppKeeper,
+    pub out: SlackOutgoing,
     pub settings: Arc<SlackSettings>,
 }
 
@@ -31,13 +31,13 @@ struct Reply {
     text: String,
 }
 
-impl Ear {
+impl SlackEar {
     /// Takes something in, so that it may be acknowledged: what the daemon must know it has on its disk. Whatever is shown for it goes out
     /// beside that.
     ///
     /// # Errors
     /// The daemon cannot take it in at the moment: the service tells of it again.
-    pub async fn take(&self, incoming: Incoming) -> Result<(), Fault> {
+    pub async fn take(&self, incoming: HeardMessage) -> Result<(), Fault> {
         let is_answered = incoming.is_private || self.settings.answers_in(&incoming.place.channel);
         if !is_answered || self.keeper.look(|kept| kept.was_done(&incoming.external_id)) {
             return Ok(());
@@ -65,8 +65,8 @@ impl Ear {
         }
     }
 
-    async fn wants(&self, incoming: &Incoming) -> Result<Option<Reply>, Fault> {
-        let Incoming { place, sender, external_id, wanted, .. } = incoming;
+    async fn wants(&self, incoming: &HeardMessage) -> Result<Option<Reply>, Fault> {
+        let HeardMessage { place, sender, external_id, wanted, .. } = incoming;
         let base = place.session(self.host.id().as_str(), incoming.is_private, sender);
         let session = self.keeper.look(|kept| kept.conversation(&base));
         let hand_in = async |session: String, text: &str| {
@@ -79,8 +79,8 @@ impl Ear {
             self.host.submit(submit).await.map(|_| None)
         };
         match wanted {
-            Intent::Answer(text) => hand_in(session, text).await,
-            Intent::Pressed { message, value } => {
+            WriterIntent::Answer(text) => hand_in(session, text).await,
+            WriterIntent::Pressed { message, value } => {
                 let is_it = |known: &str, ts: &str| known == place.channel && ts == message;
                 let (card, draft) = self.keeper.look(|kept| {
                     let card =
@@ -109,16 +109,16 @@ impl Ear {
                     }
                 }
             }
-            Intent::Word(BotWord::Stop) => self.stop(session, sender).await.map(Some),
-            Intent::Unreadable | Intent::Word(_) => {
+            WriterIntent::Word(BotWord::Stop) => self.stop(session, sender).await.map(Some),
+            WriterIntent::Unreadable | WriterIntent::Word(_) => {
                 let may_approve = self.known(sender).await?;
                 let text = match wanted {
-                    Intent::Word(BotWord::New) if place.thread.is_none() => {
+                    WriterIntent::Word(BotWord::New) if place.thread.is_none() => {
                         self.keeper.change(|kept| kept.begin_anew(base, external_id)).await?;
                         "What you write now begins a new conversation.".to_owned()
                     }
-                    Intent::Word(BotWord::New) => "A new thread is a new conversation.".to_owned(),
-                    Intent::Word(_) => {
+                    WriterIntent::Word(BotWord::New) => "A new thread is a new conversation.".to_owned(),
+                    WriterIntent::Word(_) => {
                         let answers = if may_approve { "count" } else { "do not count" };
                         format!(
                             "You are `{}/{}`. This conversation is `{session}`. Your answers to questions about calls {answers}.",
@@ -151,24 +151,24 @@ impl Ear {
     }
 
     /// Shows a reply beside what goes on; it is shown once, however often it is told again what it is for.
-    async fn reply(&self, incoming: Incoming, Reply { text }: Reply) -> Result<(), Fault> {
+    async fn reply(&self, incoming: HeardMessage, Reply { text }: Reply) -> Result<(), Fault> {
         self.keeper.change(|kept| kept.do_once(&incoming.external_id)).await?;
         let out = self.out.clone();
         self.host.spawn(async move {
-            let Incoming { place, is_private, user, .. } = incoming;
+            let HeardMessage { place, is_private, user, .. } = incoming;
             out.say(&place, (!is_private).then_some(user.as_str()), &text).await;
         })
     }
 
     /// Shows somebody who is not known what the daemon says. In a channel nobody is told: they can write to the bot alone.
-    async fn meet(&self, incoming: Incoming) -> Result<(), Fault> {
-        if !incoming.is_private || matches!(incoming.wanted, Intent::Pressed { .. }) {
+    async fn meet(&self, incoming: HeardMessage) -> Result<(), Fault> {
+        if !incoming.is_private || matches!(incoming.wanted, WriterIntent::Pressed { .. }) {
             return Ok(());
         }
         self.keeper.change(|kept| kept.do_once(&incoming.external_id)).await?;
         let ear = self.clone();
         self.host.spawn(async move {
-            let Incoming { place, mut sender, user, .. } = incoming;
+            let HeardMessage { place, mut sender, user, .. } = incoming;
             sender.name = ear.name_of(&user).await;
             match ear.host.admit(&sender).await {
                 Ok(Admission::Waiting { text, .. }) => ear.out.say(&place, None, &text).await,

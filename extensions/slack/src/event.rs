@@ -21,13 +21,13 @@ pub struct App {
 
 /// What the service says through a socket.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Frame {
-    /// The socket is open.
+pub enum SocketFrame {
+    /// The socket is open, and events come through it.
     Hello,
     /// The socket will be closed, or is no longer used.
     Disconnect { reason: String },
     /// Something happened. It is told again until it is acknowledged by its id.
-    Envelope { id: String, incoming: Option<Box<Incoming>> },
+    Envelope { id: String, incoming: Option<Box<HeardMessage>> },
     /// Nothing that is known here.
     Other,
 }
@@ -41,7 +41,7 @@ pub struct ChannelPlace {
 
 /// What somebody who writes to the bot wants.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Intent {
+pub enum WriterIntent {
     /// An answer to a text.
     Answer(String),
     /// A word for this channel.
@@ -61,7 +61,7 @@ pub enum BotWord {
 
 /// Something that is for the assistant.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Incoming {
+pub struct HeardMessage {
     pub place: ChannelPlace,
     pub is_private: bool,
     /// As the daemon knows them.
@@ -70,7 +70,7 @@ pub struct Incoming {
     pub user: String,
     /// The same whenever the service tells of it again.
     pub external_id: String,
-    pub wanted: Intent,
+    pub wanted: WriterIntent,
 }
 
 #[derive(Deserialize)]
@@ -151,26 +151,26 @@ struct Action {
     action_ts: String,
 }
 
-/// What a frame says.
-pub fn read(frame: &str, app: &App) -> Frame {
+/// What a frame of a socket says; `Other` for what is no JSON of the service.
+pub fn read(frame: &str, app: &App) -> SocketFrame {
     let Ok(Told { kind, envelope_id: id, reason, payload }) = serde_json::from_str(frame) else {
-        return Frame::Other;
+        return SocketFrame::Other;
     };
     let incoming = match kind.as_str() {
-        "hello" => return Frame::Hello,
-        "disconnect" => return Frame::Disconnect { reason },
+        "hello" => return SocketFrame::Hello,
+        "disconnect" => return SocketFrame::Disconnect { reason },
         "events_api" => event(&payload, app),
         "interactive" => pressed(&payload, app),
         _ => None,
     };
     match id.is_empty() {
-        true => Frame::Other,
-        false => Frame::Envelope { id, incoming: incoming.map(Box::new) },
+        true => SocketFrame::Other,
+        false => SocketFrame::Envelope { id, incoming: incoming.map(Box::new) },
     }
 }
 
 /// What was written, where it is for the assistant: everything in a chat with the bot alone, elsewhere what names it.
-fn event(payload: &Value, app: &App) -> Option<Incoming> {
+fn event(payload: &Value, app: &App) -> Option<HeardMessage> {
     let event = Event::deserialize(&payload["event"]).ok()?;
     let is_private = match event.kind.as_str() {
         "message" if event.channel_type == "im" => true,
@@ -187,14 +187,14 @@ fn event(payload: &Value, app: &App) -> Option<Incoming> {
     let said = text::plain(&event.text, &app.user);
     let wanted = match (said.trim().is_empty(), event.files.is_empty()) {
         (true, true) => return None,
-        (true, false) => Intent::Unreadable,
-        (false, false) => {
-            Intent::Answer(format!("{said}\n(Something came with this that is no text; it was not read.)"))
-        }
-        (false, true) => word(&said).map_or(Intent::Answer(said), Intent::Word),
+        (true, false) => WriterIntent::Unreadable,
+        (false, false) => WriterIntent::Answer(format!(
+            "{said}\n(Something came with this that is no text; it was not read.)"
+        )),
+        (false, true) => word(&said).map_or(WriterIntent::Answer(said), WriterIntent::Word),
     };
     let begins = (!is_private).then(|| event.ts.clone());
-    Some(Incoming {
+    Some(HeardMessage {
         external_id: format!("{}:{}", event.channel, event.ts),
         place: ChannelPlace { thread: event.thread_ts.or(begins), channel: event.channel },
         is_private,
@@ -204,14 +204,14 @@ fn event(payload: &Value, app: &App) -> Option<Incoming> {
     })
 }
 
-fn pressed(payload: &Value, app: &App) -> Option<Incoming> {
+fn pressed(payload: &Value, app: &App) -> Option<HeardMessage> {
     let BlockActions { kind, user, channel, container, message, actions } =
         BlockActions::deserialize(payload).ok()?;
     let (channel, action) = (channel?.id, actions.into_iter().next()?);
     if kind != "block_actions" || container.message_ts.is_empty() {
         return None;
     }
-    Some(Incoming {
+    Some(HeardMessage {
         external_id: format!("pressed:{channel}:{}:{}:{}", container.message_ts, user.id, action.action_ts),
         is_private: channel.starts_with('D'),
         place: ChannelPlace { channel, thread: message.and_then(|message| message.thread_ts) },
@@ -220,7 +220,7 @@ fn pressed(payload: &Value, app: &App) -> Option<Incoming> {
             name: user.name.or(user.username),
         },
         user: user.id,
-        wanted: Intent::Pressed { message: container.message_ts, value: action.value },
+        wanted: WriterIntent::Pressed { message: container.message_ts, value: action.value },
     })
 }
 
@@ -281,11 +281,11 @@ mod tests {
         App { user: "UBOT".into(), team: "T1".into(), name: "plum".into() }
     }
 
-    fn told(event: Value) -> Option<Incoming> {
+    fn told(event: Value) -> Option<HeardMessage> {
         let frame = json!({"type": "events_api", "envelope_id": "e1", "accepts_response_payload": false,
             "payload": {"type": "event_callback", "event_id": "Ev1", "team_id": "T1", "event": event}});
         match read(&frame.to_string(), &app()) {
-            Frame::Envelope { id, incoming } if id == "e1" => incoming.map(|incoming| *incoming),
+            SocketFrame::Envelope { id, incoming } if id == "e1" => incoming.map(|incoming| *incoming),
             other => panic!("{other:?}"),
         }
     }
@@ -307,15 +307,18 @@ mod tests {
 
     #[test]
     fn what_is_said_to_the_bot_is_heard_and_nothing_else() {
-        let answer = |text: &str| Some(Intent::Answer(text.to_owned()));
+        let answer = |text: &str| Some(WriterIntent::Answer(text.to_owned()));
         for (event, wanted) in [
             (direct(json!({})), answer("hello")),
             (direct(json!({"text": "a &lt; b"})), answer("a < b")),
             (direct(json!({"text": " "})), None),
-            (direct(json!({"text": "Stop"})), Some(Intent::Word(BotWord::Stop))),
+            (direct(json!({"text": "Stop"})), Some(WriterIntent::Word(BotWord::Stop))),
             (direct(json!({"text": "stop it"})), answer("stop it")),
-            (direct(json!({"text": "!new"})), Some(Intent::Word(BotWord::New))),
-            (direct(json!({"text": "", "subtype": "file_share", "files": [{}]})), Some(Intent::Unreadable)),
+            (direct(json!({"text": "!new"})), Some(WriterIntent::Word(BotWord::New))),
+            (
+                direct(json!({"text": "", "subtype": "file_share", "files": [{}]})),
+                Some(WriterIntent::Unreadable),
+            ),
             (direct(json!({"subtype": "message_changed", "hidden": true})), None),
             (direct(json!({"subtype": "message_deleted"})), None),
             (direct(json!({"subtype": "bot_message"})), None),
@@ -325,7 +328,7 @@ mod tests {
             (direct(json!({"channel_type": "channel", "channel": "C1"})), None),
             (mention(json!({})), answer("hello")),
             (mention(json!({"text": "<@UBOT>"})), None),
-            (mention(json!({"text": "<@UBOT> !who"})), Some(Intent::Word(BotWord::Who))),
+            (mention(json!({"text": "<@UBOT> !who"})), Some(WriterIntent::Word(BotWord::Who))),
             (mention(json!({"bot_id": "B7"})), None),
             (json!({"type": "reaction_added", "user": "U7"}), None),
             (json!(7), None),
@@ -334,7 +337,7 @@ mod tests {
             assert_eq!(told(event.clone()).map(|incoming| incoming.wanted), wanted, "{event}");
         }
         let file = told(direct(json!({"subtype": "file_share", "files": [{}]}))).expect("it is heard");
-        assert!(matches!(file.wanted, Intent::Answer(text) if text.starts_with("hello\n(")));
+        assert!(matches!(file.wanted, WriterIntent::Answer(text) if text.starts_with("hello\n(")));
     }
 
     #[test]
@@ -370,29 +373,32 @@ mod tests {
             "message": {"ts": "11.2", "thread_ts": "10.1"},
             "actions": [{"action_id": "a", "value": "allow 1", "type": "button", "action_ts": "12.3"}]});
         let frame = json!({"type": "interactive", "envelope_id": "e2", "payload": payload});
-        let Frame::Envelope { incoming: Some(incoming), .. } = read(&frame.to_string(), &app()) else {
+        let SocketFrame::Envelope { incoming: Some(incoming), .. } = read(&frame.to_string(), &app()) else {
             panic!()
         };
         assert_eq!(incoming.external_id, "pressed:C1:11.2:U7:12.3");
         assert_eq!(incoming.place.address(), "C1/10.1");
-        assert_eq!(incoming.wanted, Intent::Pressed { message: "11.2".into(), value: "allow 1".into() });
+        assert_eq!(
+            incoming.wanted,
+            WriterIntent::Pressed { message: "11.2".into(), value: "allow 1".into() }
+        );
         assert_eq!((incoming.sender.id.as_str(), incoming.sender.name.as_deref()), ("U7", Some("ann")));
     }
 
     #[test]
     fn what_the_socket_itself_says_is_told_apart() {
         let read = |frame: &str| read(frame, &app());
-        assert_eq!(read(r#"{"type":"hello","num_connections":1,"debug_info":{}}"#), Frame::Hello);
+        assert_eq!(read(r#"{"type":"hello","num_connections":1,"debug_info":{}}"#), SocketFrame::Hello);
         assert_eq!(
             read(r#"{"type":"disconnect","reason":"warning","debug_info":{}}"#),
-            Frame::Disconnect { reason: "warning".into() }
+            SocketFrame::Disconnect { reason: "warning".into() }
         );
         assert_eq!(
             read(r#"{"type":"slash_commands","envelope_id":"e3","payload":{}}"#),
-            Frame::Envelope { id: "e3".into(), incoming: None }
+            SocketFrame::Envelope { id: "e3".into(), incoming: None }
         );
         for odd in ["", "[]", "7", "{}", r#"{"type":"events_api"}"#, r#"{"type":7}"#, r#"{"type":"new"}"#] {
-            assert_eq!(read(odd), Frame::Other, "{odd}");
+            assert_eq!(read(odd), SocketFrame::Other, "{odd}");
         }
     }
 }

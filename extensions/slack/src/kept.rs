@@ -29,7 +29,7 @@ pub struct AppRecord {
     /// Messages that show an answer which is being made, by session.
     pub drafts: BTreeMap<String, PostedMessage>,
     /// Messages that show a question, by the id that an answer names.
-    pub cards: Recent<Card>,
+    pub cards: Recent<QuestionCard>,
     /// How many parts of a message went out, by delivery.
     pub parts: Recent<usize>,
 }
@@ -76,10 +76,10 @@ pub struct PostedMessage {
 
 /// A message of the bot that shows a question, with buttons.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Card {
+pub struct QuestionCard {
     #[serde(flatten)]
     pub message: PostedMessage,
-    /// Where it is asked.
+    /// The place to which an answer to it is handed in.
     pub place: ChannelPlace,
     /// The conversation in which it is asked.
     pub session: String,
@@ -112,7 +112,7 @@ impl AppRecord {
 
 /// The file, and what it holds. Clones are the same.
 #[derive(Clone)]
-pub struct Keeper {
+pub struct AppKeeper {
     host: Host,
     kept: Arc<Mutex<AppRecord>>,
     /// Held while the file is written, so that the newest content is the last.
@@ -120,7 +120,7 @@ pub struct Keeper {
     path: PathBuf,
 }
 
-impl Keeper {
+impl AppKeeper {
     pub fn open(host: Host) -> Result<Self, Fault> {
         let path = host.data_folder().join(FILE);
         let kept = match fs::read(&path) {

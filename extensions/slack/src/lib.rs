@@ -19,19 +19,21 @@ use std::sync::Arc;
 
 use drupe_extension_api::prelude::*;
 
-use self::{api::WebApi, ear::Ear, kept::Keeper, out::Outgoing, settings::SlackSettings, socket::Sockets};
+use self::{
+    api::WebApi, ear::SlackEar, kept::AppKeeper, out::SlackOutgoing, settings::SlackSettings, socket::Sockets,
+};
 
 struct Slack {
-    ear: Ear,
+    ear: SlackEar,
 }
 
 impl Extension for Slack {
     async fn initialize(host: Host) -> Result<Self, Fault> {
         let settings: SlackSettings = host.config()?;
         let api = WebApi::new(host.clone(), &settings.api);
-        let keeper = Keeper::open(host.clone())?;
-        let out = Outgoing::new(host.clone(), api.clone(), keeper.clone());
-        Ok(Self { ear: Ear { host, api, keeper, out, settings: Arc::new(settings) } })
+        let keeper = AppKeeper::open(host.clone())?;
+        let out = SlackOutgoing::new(host.clone(), api.clone(), keeper.clone());
+        Ok(Self { ear: SlackEar { host, api, keeper, out, settings: Arc::new(settings) } })
     }
 }
 

@@ -62,7 +62,7 @@ async fn opened(address: &str, target: &Target) -> Result<Socket, Fault> {
     Ok(socket)
 }
 
-/// Where an address leads.
+/// Where the address of a socket leads.
 #[derive(Debug, PartialEq)]
 struct Target {
     host: String,

@@ -13,11 +13,11 @@ use drupe_extension_api::{prelude::*, wire::SETTLED};
 use serde_json::{Value, json};
 
 use crate::{
-    api::{CallFailure, WebApi},
+    api::{SlackFailure, WebApi},
     blocks,
     event::ChannelPlace,
-    kept::{Card, Keeper, PostedMessage},
-    pace::WorkspacePace,
+    kept::{AppKeeper, PostedMessage, QuestionCard},
+    pace::{Room, WORTH, WorkspacePace},
     text::{self, LONGEST, escaped},
 };
 
@@ -25,9 +25,10 @@ use crate::{
 const TIME: Duration = Duration::from_secs(18);
 /// How often a change is tried whose outcome is not known.
 const CHANGES: usize = 2;
-/// How often a message is looked for that may have arrived, and the pause before each look.
+/// How often a message is looked for that may have arrived, the pause before each look, and the time for all.
 const LOOKS: usize = 2;
 const BEFORE_LOOK: Duration = Duration::from_secs(1);
+const LOOKED_FOR: Duration = Duration::from_secs(8);
 /// How far the clocks may be apart, in seconds, and how many messages are looked through.
 const APART: u64 = 60;
 const LOOKED_THROUGH: &str = "100";
@@ -36,10 +37,10 @@ const MARK: &str = "drupe_delivery";
 
 /// Sends through one bot. Clones are the same.
 #[derive(Clone)]
-pub struct Outgoing {
+pub struct SlackOutgoing {
     pub host: Host,
     pub api: WebApi,
-    pub keeper: Keeper,
+    pub keeper: AppKeeper,
     pub pace: Arc<WorkspacePace>,
     drafts: Arc<Mutex<HashMap<SessionId, Arc<Draft>>>>,
 }
@@ -61,8 +62,8 @@ struct Shown {
     status: Option<String>,
 }
 
-impl Outgoing {
-    pub fn new(host: Host, api: WebApi, keeper: Keeper) -> Self {
+impl SlackOutgoing {
+    pub fn new(host: Host, api: WebApi, keeper: AppKeeper) -> Self {
         Self { host, api, keeper, pace: Arc::default(), drafts: Arc::default() }
     }
 
@@ -146,9 +147,9 @@ impl Outgoing {
                 let kept = self.keeper.change(|kept| kept.drafts.insert(session.to_owned(), message)).await;
                 kept.is_ok()
             }
-            Err(CallFailure::TooMany { .. } | CallFailure::NotSent(_)) => true,
-            Err(CallFailure::Doubtful(_)) if known.is_some() => true,
-            Err(CallFailure::Refused { .. } | CallFailure::Doubtful(_)) => false,
+            Err(SlackFailure::TooMany { .. } | SlackFailure::NotSent(_)) => true,
+            Err(SlackFailure::Doubtful(_)) if known.is_some() => true,
+            Err(SlackFailure::Refused { .. } | SlackFailure::Doubtful(_)) => false,
         }
     }
 
@@ -179,26 +180,28 @@ impl Outgoing {
                     (Ok(()), None) => self.post(&place, part, below.as_ref(), &mark).await,
                 };
                 match written {
-                    // Its time may come while the daemon waits.
-                    Err(CallFailure::TooMany { seconds })
-                        if begun.elapsed() + Duration::from_secs(seconds) <= TIME => {}
+                    // Its time may come while the daemon waits, and no longer than others may be held up.
+                    Err(SlackFailure::TooMany { seconds })
+                        if seconds <= WORTH.as_secs()
+                            && begun.elapsed() + Duration::from_secs(seconds) <= TIME => {}
                     other => break other,
                 }
             };
-            if let (Some(draft), Err(CallFailure::TooMany { .. } | CallFailure::NotSent(_))) =
+            if let (Some(draft), Err(SlackFailure::TooMany { .. } | SlackFailure::NotSent(_))) =
                 (draft, &written)
             {
                 // Nothing was written: what was shown so far stays, and the next attempt takes its place.
                 let (session, draft) = (message.session.to_string(), draft.clone());
                 self.keeper.change(|kept| kept.drafts.insert(session, draft)).await?;
             }
-            let posted = written.map_err(CallFailure::into_fault)?;
+            let posted = written.map_err(SlackFailure::into_fault)?;
             self.keeper
                 .change(|kept| {
                     kept.parts.insert(&message.delivery, at + 1);
                     if below.is_some() {
                         let (session, text) = (message.session.to_string(), (*part).to_owned());
-                        let card = Card { message: posted.clone(), place: place.clone(), session, text };
+                        let card =
+                            QuestionCard { message: posted.clone(), place: place.clone(), session, text };
                         kept.cards.insert(&message.delivery, card);
                     }
                 })
@@ -229,18 +232,18 @@ impl Outgoing {
         draft: &PostedMessage,
         part: &str,
         mark: &str,
-    ) -> Result<PostedMessage, CallFailure> {
+    ) -> Result<PostedMessage, SlackFailure> {
         let no_blocks = json!([]);
         let mut said = self.change(draft, part, &no_blocks).await;
         for _ in 1..CHANGES {
-            if let Err(CallFailure::Doubtful(_)) = said {
+            if let Err(SlackFailure::Doubtful(_)) = said {
                 said = self.change(draft, part, &no_blocks).await;
             }
         }
         match said {
             Ok(()) => Ok(draft.clone()),
             // Somebody removed it.
-            Err(CallFailure::Refused { .. }) => self.post(place, part, None, mark).await,
+            Err(SlackFailure::Refused { .. }) => self.post(place, part, None, mark).await,
             Err(failure) => Err(failure),
         }
     }
@@ -250,27 +253,30 @@ impl Outgoing {
         let Some(card) = self.keeper.look(|kept| kept.cards.get(question).cloned()) else { return Ok(None) };
         let whole = format!("{}\n\n{outcome}", card.text);
         let text = if text::parts(&whole, LONGEST).len() == 1 { whole } else { outcome.to_owned() };
-        self.wait_for_room(&card.place, Instant::now()).await.map_err(CallFailure::into_fault)?;
+        self.wait_for_room(&card.place, Instant::now()).await.map_err(SlackFailure::into_fault)?;
         match self.change(&card.message, &text, &json!([])).await {
             Ok(()) => {}
             // Somebody removed it: the outcome is told by itself.
-            Err(CallFailure::Refused { .. }) => return Ok(None),
+            Err(SlackFailure::Refused { .. }) => return Ok(None),
             Err(failure) => return Err(failure.into_fault()),
         }
         self.keeper.change(|kept| kept.cards.remove(question)).await?;
         Ok(Some(Delivery { remote_id: Some(format!("{}/{}", card.message.channel, card.message.ts)) }))
     }
 
-    /// Waits as long as the service wants, within the time that the daemon gives.
-    async fn wait_for_room(&self, place: &ChannelPlace, begun: Instant) -> Result<(), CallFailure> {
-        let waits = self.pace.message_waits(&place.channel, Instant::now());
-        if begun.elapsed() + waits > TIME {
-            // In whole seconds, of which the last one counts as well.
-            return Err(CallFailure::TooMany { seconds: waits.as_secs() + 1 });
-        }
-        match waits.is_zero() {
-            true => Ok(()),
-            false => self.host.sleep(waits).await.map_err(CallFailure::NotSent),
+    /// Waits as long as the service wants, where that is not long: the messages of all conversations go out one after another.
+    async fn wait_for_room(&self, place: &ChannelPlace, begun: Instant) -> Result<(), SlackFailure> {
+        let waits = match self.pace.room(&place.channel, &place.address(), Instant::now()) {
+            Room::After(waits) => waits,
+            Room::NotYet { tell_after, seconds } => {
+                self.host.sleep(tell_after).await.map_err(SlackFailure::NotSent)?;
+                return Err(SlackFailure::TooMany { seconds });
+            }
+        };
+        match begun.elapsed() + waits > TIME {
+            true => Err(SlackFailure::TooMany { seconds: waits.as_secs() + 1 }),
+            false if waits.is_zero() => Ok(()),
+            false => self.host.sleep(waits).await.map_err(SlackFailure::NotSent),
         }
     }
 
@@ -281,7 +287,7 @@ impl Outgoing {
         text: &str,
         below: Option<&Value>,
         mark: &str,
-    ) -> Result<PostedMessage, CallFailure> {
+    ) -> Result<PostedMessage, SlackFailure> {
         let mut params = written(&place.channel, text);
         params["metadata"] = json!({"event_type": MARK, "event_payload": {"id": mark}});
         if let Some(thread) = &place.thread {
@@ -292,14 +298,14 @@ impl Outgoing {
         }
         let since = now();
         let sent = match self.paced(&place.channel, "chat.postMessage", &params).await {
-            Err(CallFailure::Doubtful(fault)) => match self.find(place, mark, since).await {
-                Some(sent) => sent,
-                None => return Err(CallFailure::Doubtful(fault)),
-            },
+            Err(SlackFailure::Doubtful(fault)) => {
+                let found = tokio::time::timeout(LOOKED_FOR, self.find(place, mark, since)).await;
+                found.ok().flatten().ok_or(SlackFailure::Doubtful(fault))?
+            }
             other => other?,
         };
         let odd = || Fault::new(FaultCode::OutcomeUnknown, "the service did not say which message it sent");
-        let ts = sent["ts"].as_str().ok_or_else(|| CallFailure::Doubtful(odd()))?;
+        let ts = sent["ts"].as_str().ok_or_else(|| SlackFailure::Doubtful(odd()))?;
         Ok(PostedMessage { channel: place.channel.clone(), ts: ts.to_owned() })
     }
 
@@ -343,7 +349,7 @@ impl Outgoing {
         None
     }
 
-    async fn change(&self, message: &PostedMessage, text: &str, blocks: &Value) -> Result<(), CallFailure> {
+    async fn change(&self, message: &PostedMessage, text: &str, blocks: &Value) -> Result<(), SlackFailure> {
         let mut params = written(&message.channel, text);
         params["ts"] = message.ts.as_str().into();
         params["blocks"] = blocks.clone();
@@ -368,11 +374,11 @@ impl Outgoing {
         }
     }
 
-    async fn paced(&self, channel: &str, method: &str, params: &Value) -> Result<Value, CallFailure> {
+    async fn paced(&self, channel: &str, method: &str, params: &Value) -> Result<Value, SlackFailure> {
         let is_change = method == "chat.update";
         let said = self.api.call(method, params).await;
         match &said {
-            Err(CallFailure::TooMany { seconds }) => {
+            Err(SlackFailure::TooMany { seconds }) => {
                 self.pace.hold(channel, is_change, Instant::now(), *seconds);
             }
             _ if is_change => self.pace.changed(channel, Instant::now()),

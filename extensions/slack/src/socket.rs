@@ -16,8 +16,9 @@ use tokio::sync::{mpsc, watch};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::{
-    ear::Ear,
-    event::{self, App, Frame},
+    api::SlackFailure,
+    ear::SlackEar,
+    event::{self, App, SocketFrame},
     network::{self, Socket},
 };
 
@@ -27,24 +28,25 @@ const HELLO: Duration = Duration::from_secs(10);
 const LINGER: Duration = Duration::from_secs(10);
 /// Time for a frame to leave.
 const SEND: Duration = Duration::from_secs(5);
-/// The first pause before another socket is opened, the longest, and how long one has to have lived for the pauses to begin anew.
+/// The first pause before another socket is opened, and the longest.
 const PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-const LIVED: Duration = Duration::from_secs(60);
+/// How long a socket has to have lived for the pauses behind it to begin anew: the service takes some fifty requests for one a minute.
+const LIVED: Duration = Duration::from_secs(30);
 
 /// What a socket tells whoever opened it.
 enum News {
-    /// It is open.
+    /// It is open, and said so.
     Ready(u64),
     /// The service will close it.
     Leaving(u64, String),
-    /// It is no more.
+    /// It is no more, for this reason.
     Ended(u64, String),
 }
 
-/// Keeps a socket open.
+/// Keeps a socket open as long as it is asked to.
 pub struct Sockets {
-    ear: Ear,
+    ear: SlackEar,
     app: Arc<App>,
     /// Which socket is the newest that works. All end with it.
     newest: watch::Sender<u64>,
@@ -53,7 +55,7 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    pub fn new(ear: Ear, app: App) -> Self {
+    pub fn new(ear: SlackEar, app: App) -> Self {
         let (tell, told) = mpsc::channel(16);
         Self { ear, app: Arc::new(app), newest: watch::Sender::new(0), tell, told }
     }
@@ -61,7 +63,7 @@ impl Sockets {
     /// Keeps one open, for ever.
     pub async fn keep_open(mut self) -> Result<(), Fault> {
         let (mut number, mut pause, mut ready) = (1, PAUSE, None);
-        self.open(number, &mut pause).await?;
+        self.open(number).await?;
         while let Some(news) = self.told.recv().await {
             match news {
                 News::Ready(of) => {
@@ -78,7 +80,7 @@ impl Sockets {
                             .error("Socket Mode is turned off for the app: turn it on at api.slack.com/apps");
                     }
                     number += 1;
-                    self.open(number, &mut pause).await?;
+                    self.open(number).await?;
                 }
                 News::Ended(of, why) if of == number => {
                     if ready.take().is_some_and(|since| since.elapsed() >= LIVED) {
@@ -87,7 +89,7 @@ impl Sockets {
                     self.ear.host.warn(format!("the socket to Slack ended: {why}"));
                     self.rest(&mut pause).await?;
                     number += 1;
-                    self.open(number, &mut pause).await?;
+                    self.open(number).await?;
                 }
                 News::Leaving(..) | News::Ended(..) => {}
             }
@@ -102,13 +104,14 @@ impl Sockets {
     }
 
     /// Opens a socket, however long it takes, and has it read.
-    async fn open(&self, number: u64, pause: &mut Duration) -> Result<(), Fault> {
+    async fn open(&self, number: u64) -> Result<(), Fault> {
+        let mut pause = PAUSE;
         let socket = loop {
             match self.connected().await {
                 Ok(socket) => break socket,
                 Err(why) => self.ear.host.warn(format!("no socket to Slack is open: {why}")),
             }
-            self.rest(pause).await?;
+            self.rest(&mut pause).await?;
         };
         let reader = Reader {
             number,
@@ -121,17 +124,18 @@ impl Sockets {
         self.ear.host.spawn(reader.run(socket))
     }
 
-    async fn connected(&self) -> Result<Socket, String> {
-        let opened = self.ear.api.open_connection().await.map_err(|failure| failure.said())?;
-        let address = opened["url"].as_str().ok_or("the service named no address for a socket")?;
-        network::connect(address).await.map_err(|fault| fault.to_string())
+    async fn connected(&self) -> Result<Socket, Fault> {
+        let failed = |failure: SlackFailure| Fault::new(FaultCode::Unavailable, failure.said());
+        let opened = self.ear.api.open_connection().await.map_err(failed)?;
+        let odd = || Fault::invalid("the service named no address for a socket");
+        network::connect(opened["url"].as_str().ok_or_else(odd)?).await
     }
 }
 
-/// Reads one socket.
+/// Reads one socket until it ends.
 struct Reader {
     number: u64,
-    ear: Ear,
+    ear: SlackEar,
     app: Arc<App>,
     newest: watch::Receiver<u64>,
     tell: mpsc::Sender<News>,
@@ -184,7 +188,7 @@ impl Reader {
                     }
                     if !is_asked && heard + self.quiet / 2 <= now {
                         is_asked = true;
-                        if let Err(why) = send(socket, Message::Ping(Vec::new().into())).await {
+                        if let Some(why) = send(socket, Message::Ping(Vec::new().into())).await {
                             return why;
                         }
                     }
@@ -203,14 +207,14 @@ impl Reader {
                 None => return "it was cut".to_owned(),
             };
             match event::read(&text, &self.app) {
-                Frame::Hello => {
+                SocketFrame::Hello => {
                     is_open = true;
                     let _ = self.tell.send(News::Ready(self.number)).await;
                 }
-                Frame::Disconnect { reason } => {
+                SocketFrame::Disconnect { reason } => {
                     let _ = self.tell.send(News::Leaving(self.number, reason)).await;
                 }
-                Frame::Envelope { id, incoming } => {
+                SocketFrame::Envelope { id, incoming } => {
                     if let Some(incoming) = incoming
                         && let Err(fault) = self.ear.take(*incoming).await
                     {
@@ -219,19 +223,20 @@ impl Reader {
                         continue;
                     }
                     let acknowledged = json!({"envelope_id": id}).to_string();
-                    if let Err(why) = send(socket, Message::Text(acknowledged.into())).await {
+                    if let Some(why) = send(socket, Message::Text(acknowledged.into())).await {
                         return why;
                     }
                 }
-                Frame::Other => {}
+                SocketFrame::Other => {}
             }
         }
     }
 }
 
-async fn send(socket: &mut Socket, message: Message) -> Result<(), String> {
+/// Sends a message; why the socket is of no use any more, where it cannot.
+async fn send(socket: &mut Socket, message: Message) -> Option<String> {
     match tokio::time::timeout(SEND, socket.send(message)).await {
-        Ok(sent) => sent.map_err(|error| error.to_string()),
-        Err(_) => Err("it takes nothing any more".to_owned()),
+        Ok(sent) => sent.err().map(|error| error.to_string()),
+        Err(_) => Some("it takes nothing any more".to_owned()),
     }
 }

@@ -88,7 +88,7 @@ pub fn plain(text: &str, bot: &str) -> String {
     whole.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 }
 
-/// What a mark shows.
+/// What a mark of the service shows a person.
 fn shown(mark: &str) -> String {
     let (what, label) = mark.split_once('|').map_or((mark, None), |(what, label)| (what, Some(label)));
     let label = label.filter(|label| !label.is_empty());

@@ -1,0 +1,186 @@
+//! The sockets of Socket Mode: what is told goes through one that is open, and again where it was not acknowledged.
+
+use std::{
+    net::{TcpListener, TcpStream},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use tungstenite::{Error, Message, WebSocket};
+
+use super::{State, Workspace};
+
+/// How long the service waits before it tells again what nobody acknowledged.
+const AGAIN: Duration = Duration::from_secs(3);
+/// How long one look at a socket lasts.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What is told until it is acknowledged.
+pub(super) struct Told {
+    kind: &'static str,
+    payload: Value,
+    /// Under which id, through which socket, and when it was told last.
+    last: Option<(String, u64, Instant)>,
+    times: u64,
+}
+
+/// What a socket does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behaviour {
+    Open,
+    /// It is still read, and nothing more is told through it.
+    Leaving,
+    /// Nothing is read and nothing said, and the connection stays.
+    Silent,
+    Cut,
+}
+
+impl Workspace {
+    pub(super) fn tell(&self, kind: &'static str, payload: Value) {
+        self.state().told.push_back(Told { kind, payload, last: None, times: 0 });
+    }
+
+    /// How much is not acknowledged.
+    pub fn unacknowledged(&self) -> usize {
+        self.state().told.len()
+    }
+
+    /// The longest time until something was acknowledged that was told once.
+    pub fn slowest(&self) -> Duration {
+        self.state().slowest
+    }
+
+    /// Sockets that are open.
+    pub fn open(&self) -> Vec<u64> {
+        let state = self.state();
+        state
+            .sockets
+            .iter()
+            .filter(|(_, does)| **does == Behaviour::Open)
+            .map(|(socket, _)| *socket)
+            .collect()
+    }
+
+    /// From now on all sockets that are open do that.
+    pub fn sockets_are(&self, behaviour: Behaviour) {
+        self.state()
+            .sockets
+            .values_mut()
+            .filter(|does| **does == Behaviour::Open)
+            .for_each(|does| *does = behaviour);
+    }
+
+    /// Everything that is told now is told twice.
+    pub fn tell_again(&self) {
+        let mut state = self.state();
+        let again: Vec<_> = state.told.iter().map(|told| (told.kind, told.payload.clone())).collect();
+        let again = again.into_iter().map(|(kind, payload)| Told { kind, payload, last: None, times: 0 });
+        state.told.extend(again);
+    }
+}
+
+pub(super) fn serve(workspace: Workspace, listener: TcpListener) {
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let workspace = workspace.clone();
+            thread::spawn(move || workspace.socket(stream));
+        }
+    });
+}
+
+impl Workspace {
+    fn socket(&self, stream: TcpStream) {
+        let Ok(()) = stream.set_nodelay(true) else { return };
+        let Ok(mut peer) = tungstenite::accept(stream) else { return };
+        if peer.get_mut().set_read_timeout(Some(LOOK)).is_err() {
+            return;
+        }
+        let number = self.number();
+        let hello = json!({"type": "hello", "num_connections": 1, "connection_info": {"app_id": "A0APP"},
+            "debug_info": {"host": "applink", "approximate_connection_time": 18060}});
+        if peer.send(Message::text(hello.to_string())).is_err() {
+            return;
+        }
+        self.state().sockets.insert(number, Behaviour::Open);
+        self.talk(number, &mut peer);
+        self.state().sockets.remove(&number);
+    }
+
+    fn talk(&self, number: u64, peer: &mut WebSocket<TcpStream>) {
+        let mut announced = false;
+        loop {
+            let does = self.state().sockets.get(&number).copied();
+            match does {
+                None | Some(Behaviour::Cut) => return,
+                Some(Behaviour::Silent) => {
+                    thread::sleep(LOOK);
+                    continue;
+                }
+                Some(Behaviour::Leaving) if !announced => {
+                    announced = true;
+                    let leaving =
+                        json!({"type": "disconnect", "reason": "refresh_requested", "debug_info": {}});
+                    if peer.send(Message::text(leaving.to_string())).is_err() {
+                        return;
+                    }
+                }
+                Some(Behaviour::Leaving) => {}
+                Some(Behaviour::Open) => {
+                    let next = next_for(number, &mut self.state());
+                    if let Some(envelope) = next
+                        && peer.send(Message::text(envelope.to_string())).is_err()
+                    {
+                        return;
+                    }
+                }
+            }
+            match peer.read() {
+                Ok(Message::Text(text)) => {
+                    let said: Value = serde_json::from_str(&text).expect("JSON");
+                    let id = said["envelope_id"].as_str().expect("an id");
+                    acknowledge(id, &mut self.state());
+                }
+                Ok(_) => {}
+                Err(Error::Io(error))
+                    if matches!(
+                        error.kind(),
+                        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+                    ) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// The envelope that goes through a socket next.
+fn next_for(socket: u64, state: &mut State) -> Option<Value> {
+    let alive: Vec<u64> = state.sockets.keys().copied().collect();
+    let now = Instant::now();
+    let waits = |told: &Told| match &told.last {
+        None => true,
+        Some((_, through, at)) => !alive.contains(through) || now - *at >= AGAIN,
+    };
+    let place = state.told.iter().position(waits)?;
+    state.next += 1;
+    let id = format!("envelope-{}", state.next);
+    let told = &mut state.told[place];
+    let mut envelope = json!({"type": told.kind, "envelope_id": id, "payload": told.payload, "accepts_response_payload": told.kind != "events_api"});
+    if told.times > 0 {
+        envelope["retry_attempt"] = told.times.into();
+        envelope["retry_reason"] = "timeout".into();
+    }
+    told.last = Some((id, socket, now));
+    told.times += 1;
+    Some(envelope)
+}
+
+fn acknowledge(id: &str, state: &mut State) {
+    let is_it = |told: &Told| told.last.as_ref().is_some_and(|(last, ..)| last == id);
+    // One that was told again meanwhile stays.
+    let Some(place) = state.told.iter().position(is_it) else { return };
+    let Some(Told { last: Some((.., at)), times, .. }) = state.told.remove(place) else { return };
+    if times == 1 {
+        state.slowest = state.slowest.max(at.elapsed());
+    }
+}

@@ -443,3 +443,22 @@ fn a_socket_that_dies_is_cut_or_is_announced_to_end_is_replaced_and_nothing_is_l
     scene.settle(BEN);
     assert!(scene.daemon.log().contains("no socket to Slack is open"), "{}", scene.daemon.log());
 }
+
+#[test]
+fn a_configuration_that_means_nothing_is_refused_with_what_is_wrong() {
+    for (more, named) in [
+        ("    channels: {general: {}}\n", "general"),
+        ("    channels: {C0ROOM: {answers: false}}\n", "answers"),
+        ("    quiet_seconds: 1\n", "quiet_seconds"),
+        ("    socket: true\n", "socket"),
+    ] {
+        let api = "http://127.0.0.1:9/api";
+        let config = format!("extensions:\n  slack:\n    enabled: true\n    api: \"{api}\"\n{more}");
+        let mut daemon = Daemon::home(&("approvals: {preauthorized: all}\n".to_owned() + &config));
+        daemon.variable("SLACK_APP_TOKEN", APP_TOKEN);
+        daemon.variable("SLACK_BOT_TOKEN", BOT_TOKEN);
+        daemon.run();
+        let (state, reason) = daemon.extension("slack");
+        assert!(state != "active" && reason.contains(named), "{named}: {state}, {reason}");
+    }
+}

@@ -17,7 +17,7 @@ use crate::{
     blocks,
     event::ChannelPlace,
     kept::{AppKeeper, PostedMessage, QuestionCard},
-    pace::{Room, WORTH, WorkspacePace},
+    pace::{MessageRoom, WORTH, WorkspacePace},
     text::{self, LONGEST, escaped},
 };
 
@@ -267,8 +267,8 @@ impl SlackOutgoing {
     /// Waits as long as the service wants, where that is not long: the messages of all conversations go out one after another.
     async fn wait_for_room(&self, place: &ChannelPlace, begun: Instant) -> Result<(), SlackFailure> {
         let waits = match self.pace.room(&place.channel, &place.address(), Instant::now()) {
-            Room::After(waits) => waits,
-            Room::NotYet { tell_after, seconds } => {
+            MessageRoom::After(waits) => waits,
+            MessageRoom::NotYet { tell_after, seconds } => {
                 self.host.sleep(tell_after).await.map_err(SlackFailure::NotSent)?;
                 return Err(SlackFailure::TooMany { seconds });
             }

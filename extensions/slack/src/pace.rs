@@ -29,7 +29,7 @@ struct Known {
 
 /// What becomes of a message that is to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room {
+pub enum MessageRoom {
     /// It goes out after so long.
     After(Duration),
     /// It is told after this long that there is room in so many seconds, so that it is not tried again at once, and again.
@@ -70,19 +70,19 @@ impl WorkspacePace {
     }
 
     /// Whether there is room for a message in a channel. `address` is where in it the message goes, each of which is tried by itself.
-    pub fn room(&self, channel: &str, address: &str, now: Instant) -> Room {
+    pub fn room(&self, channel: &str, address: &str, now: Instant) -> MessageRoom {
         let mut known = self.lock();
         let held = known.channels.get(channel).map(|known| known.held.saturating_duration_since(now));
         let held = held.unwrap_or_default();
         if held <= WORTH {
-            return Room::After(held);
+            return MessageRoom::After(held);
         }
         known.turned_away.retain(|_, at| now.saturating_duration_since(*at) < WORTH);
         let before = known.turned_away.get(address);
         let tell_after = before.map_or(Duration::ZERO, |at| (*at + WORTH).saturating_duration_since(now));
         known.turned_away.insert(address.to_owned(), now + tell_after);
         // In whole seconds, of which the last one counts as well.
-        Room::NotYet { tell_after, seconds: held.as_secs() + 1 }
+        MessageRoom::NotYet { tell_after, seconds: held.as_secs() + 1 }
     }
 
     /// How long a preview has to wait.
@@ -114,7 +114,7 @@ mod tests {
     fn previews_wait_their_time_and_messages_only_where_the_service_says_so() {
         let (pace, now) = (WorkspacePace::default(), Instant::now());
         let second = Duration::from_secs(1);
-        let at_once = Room::After(Duration::ZERO);
+        let at_once = MessageRoom::After(Duration::ZERO);
         assert_eq!(pace.preview_waits("C1", now), Duration::ZERO);
         pace.sent("C1", now);
         assert_eq!((pace.preview_waits("C1", now), pace.room("C1", "C1", now)), (CHANNEL, at_once));
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!((pace.preview_waits("C1", now), pace.preview_waits("C2", now)), (CHANGES, CHANGES));
         pace.hold("C1", false, now, 2);
         let waits = |channel| (pace.preview_waits(channel, now), pace.room(channel, channel, now));
-        assert_eq!(waits("C1"), (2 * second, Room::After(2 * second)));
+        assert_eq!(waits("C1"), (2 * second, MessageRoom::After(2 * second)));
         assert_eq!(waits("C2"), (CHANGES, at_once));
         pace.hold("C1", true, now, 7);
         assert_eq!(waits("C2"), (7 * second, at_once));
@@ -137,7 +137,7 @@ mod tests {
         let at = |ms| now + Duration::from_millis(ms);
         pace.hold("C1", false, now, 30);
         let told_after = |address, ms| match pace.room("C1", address, at(ms)) {
-            Room::NotYet { tell_after, seconds } if seconds > 20 => tell_after,
+            MessageRoom::NotYet { tell_after, seconds } if seconds > 20 => tell_after,
             other => panic!("{other:?}"),
         };
         assert_eq!((told_after("C1/1", 0), told_after("C1/2", 0)), (Duration::ZERO, Duration::ZERO));

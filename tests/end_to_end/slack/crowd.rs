@@ -99,11 +99,11 @@ impl Crowd {
 /// What the process of the extension has in memory, as the system says.
 fn memory(daemon: &Daemon) -> String {
     let home = daemon.path().display().to_string();
-    let processes = fs::read_dir("/proc").expect("there are processes").flatten();
-    let of_it = processes.map(|entry| entry.path()).find(|process| {
-        let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
-        maps.lines().any(|line| line.contains(&home) && line.contains("libslack"))
-            && !fs::read_to_string(process.join("cmdline")).unwrap_or_default().contains("kernel")
+    let mut processes =
+        fs::read_dir("/proc").expect("there are processes").flatten().map(|entry| entry.path());
+    let of_it = processes.find(|process| {
+        let line = fs::read_to_string(process.join("cmdline")).unwrap_or_default();
+        line.contains("ext-host") && line.contains("slack") && line.contains(&home)
     });
     let status =
         of_it.and_then(|process| fs::read_to_string(process.join("status")).ok()).unwrap_or_default();

@@ -304,6 +304,11 @@ fn the_button_below_an_answer_and_the_word_stop_it() {
     scene.until_there(&chat_of(BEN), "Nothing runs.");
     scene.settle(ANN);
     assert!(!scene.slack.texts(&chat).iter().any(|text| text.contains("too late")));
+    let left = scene.slack.channel(&chat);
+    assert!(
+        left.iter().all(|(_, posted)| buttons(posted).is_empty()),
+        "nothing is left to be stopped: {left:?}"
+    );
 }
 
 #[test]

@@ -8,13 +8,17 @@ use crate::{
     api::WebApi,
     blocks::STOP,
     event::{App, BotWord, HeardMessage, WriterIntent},
-    kept::AppKeeper,
+    kept::{AppKeeper, PostedMessage, QuestionCard},
     out::SlackOutgoing,
     settings::SlackSettings,
 };
 
 /// Pauses before the daemon is asked again that cannot take something in at the moment. The service waits three seconds in all.
 const AGAIN: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(800)];
+
+/// How often it is looked what a button stands below, and how long after each look.
+const LOOKS: u32 = 15;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
 /// Hands in what somebody wrote. Clones are the same.
 #[derive(Clone)]
@@ -81,14 +85,7 @@ impl SlackEar {
         match wanted {
             WriterIntent::Answer(text) => hand_in(session, text).await,
             WriterIntent::Pressed { message, value } => {
-                let is_it = |known: &str, ts: &str| known == place.channel && ts == message;
-                let (card, draft) = self.keeper.look(|kept| {
-                    let card =
-                        kept.cards.values().find(|card| is_it(&card.message.channel, &card.message.ts));
-                    let mut drafts = kept.drafts.iter();
-                    let draft = drafts.find(|(_, posted)| is_it(&posted.channel, &posted.ts));
-                    (card.cloned(), draft.map(|(session, _)| session.clone()))
-                });
+                let (card, draft) = self.behind(&place.channel, message).await?;
                 match (card, draft) {
                     (Some(card), _) => {
                         let submit = Submit {
@@ -130,6 +127,24 @@ impl SlackEar {
                 };
                 Ok(Some(Reply { text }))
             }
+        }
+    }
+
+    /// The question, or the conversation whose answer is being made, that a message with buttons shows. Somebody quick may press before it is
+    /// kept which message that is, so it is waited for a moment.
+    async fn behind(&self, channel: &str, ts: &str) -> Result<(Option<QuestionCard>, Option<String>), Fault> {
+        let is_it = |message: &PostedMessage| message.channel == channel && message.ts == ts;
+        let mut looks = 0..LOOKS;
+        loop {
+            let found = self.keeper.look(|kept| {
+                let card = kept.cards.values().find(|card| is_it(&card.message)).cloned();
+                let draft = kept.drafts.iter().find(|(_, posted)| is_it(posted));
+                (card, draft.map(|(session, _)| session.clone()))
+            });
+            if found != (None, None) || looks.next().is_none() {
+                return Ok(found);
+            }
+            self.host.sleep(BETWEEN_LOOKS).await?;
         }
     }
 

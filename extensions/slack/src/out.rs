@@ -5,7 +5,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -51,6 +54,8 @@ struct Draft {
     session: SessionId,
     shown: Mutex<Shown>,
     changed: tokio::sync::Notify,
+    /// Whether another answer of the conversation has begun.
+    is_over: AtomicBool,
     /// Held while the service is asked to show something; false once nothing more is to be shown.
     goes_on: tokio::sync::Mutex<bool>,
 }
@@ -77,9 +82,14 @@ impl SlackOutgoing {
                 session: session.clone(),
                 shown: Mutex::default(),
                 changed: tokio::sync::Notify::new(),
+                is_over: AtomicBool::new(false),
                 goes_on: tokio::sync::Mutex::new(true),
             });
-            self.drafts().insert(session, draft.clone());
+            // One whose turn ended without an answer.
+            if let Some(before) = self.drafts().insert(session, draft.clone()) {
+                before.is_over.store(true, Ordering::Relaxed);
+                before.changed.notify_one();
+            }
             return self.host.spawn(self.clone().show(draft));
         }
         let Some(draft) = self.drafts().get(&session).cloned() else { return Ok(()) };
@@ -108,6 +118,9 @@ impl SlackOutgoing {
         let mut last = String::new();
         loop {
             draft.changed.notified().await;
+            if draft.is_over.load(Ordering::Relaxed) {
+                return;
+            }
             // Others may have taken the turn that this one waited for.
             loop {
                 let waits = self.pace.preview_waits(&draft.place.channel, Instant::now());

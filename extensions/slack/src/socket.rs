@@ -68,7 +68,7 @@ impl Sockets {
             match news {
                 News::Ready(of) => {
                     ready = Some(Instant::now());
-                    self.newest.send_replace(of);
+                    self.newest.send_modify(|newest| *newest = (*newest).max(of));
                     self.ear.host.debug(format!("socket {of} is open"));
                 }
                 // Of those before it is known that they end.

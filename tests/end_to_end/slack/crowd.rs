@@ -51,7 +51,7 @@ impl Crowd {
                 }
             }
             // Not more than the daemon takes at a time.
-            while scene.slack.unacknowledged() > 2 * self.people {
+            while scene.slack.unacknowledged() > 50 {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }

@@ -11,7 +11,7 @@ use tungstenite::{Error, Message, WebSocket};
 
 use super::{State, Workspace};
 
-/// How long the service waits before it tells again what nobody acknowledged.
+/// How long the service waits before it tells again what nobody acknowledged; each time twice as long.
 const AGAIN: Duration = Duration::from_secs(3);
 /// How long one look at a socket lasts.
 const LOOK: Duration = Duration::from_millis(5);
@@ -20,9 +20,10 @@ const LOOK: Duration = Duration::from_millis(5);
 pub(super) struct Told {
     kind: &'static str,
     payload: Value,
-    /// Under which id, through which socket, and when it was told last.
-    last: Option<(String, u64, Instant)>,
-    times: u64,
+    /// Through which socket it was told last, and when.
+    last: Option<(u64, Instant)>,
+    /// Under which ids it was told, each of which may be acknowledged.
+    ids: Vec<String>,
 }
 
 /// What a socket does.
@@ -38,7 +39,7 @@ pub enum Behaviour {
 
 impl Workspace {
     pub(super) fn tell(&self, kind: &'static str, payload: Value) {
-        self.state().told.push_back(Told { kind, payload, last: None, times: 0 });
+        self.state().told.push_back(Told { kind, payload, last: None, ids: Vec::new() });
     }
 
     /// How much is not acknowledged.
@@ -75,7 +76,8 @@ impl Workspace {
     pub fn tell_again(&self) {
         let mut state = self.state();
         let again: Vec<_> = state.told.iter().map(|told| (told.kind, told.payload.clone())).collect();
-        let again = again.into_iter().map(|(kind, payload)| Told { kind, payload, last: None, times: 0 });
+        let again =
+            again.into_iter().map(|(kind, payload)| Told { kind, payload, last: None, ids: Vec::new() });
         state.told.extend(again);
     }
 }
@@ -159,28 +161,32 @@ fn next_for(socket: u64, state: &mut State) -> Option<Value> {
     let now = Instant::now();
     let waits = |told: &Told| match &told.last {
         None => true,
-        Some((_, through, at)) => !alive.contains(through) || now - *at >= AGAIN,
+        Some((through, at)) => {
+            let times = u32::try_from(told.ids.len()).unwrap_or(u32::MAX).min(8);
+            !alive.contains(through) || now - *at >= AGAIN * 2_u32.pow(times - 1)
+        }
     };
     let place = state.told.iter().position(waits)?;
     state.next += 1;
     let id = format!("envelope-{}", state.next);
     let told = &mut state.told[place];
-    let mut envelope = json!({"type": told.kind, "envelope_id": id, "payload": told.payload, "accepts_response_payload": told.kind != "events_api"});
-    if told.times > 0 {
-        envelope["retry_attempt"] = told.times.into();
+    let mut envelope = json!({"type": told.kind, "envelope_id": id, "payload": told.payload,
+        "accepts_response_payload": told.kind != "events_api"});
+    if !told.ids.is_empty() {
+        envelope["retry_attempt"] = told.ids.len().into();
         envelope["retry_reason"] = "timeout".into();
     }
-    told.last = Some((id, socket, now));
-    told.times += 1;
+    told.last = Some((socket, now));
+    told.ids.push(id);
     Some(envelope)
 }
 
 fn acknowledge(id: &str, state: &mut State) {
-    let is_it = |told: &Told| told.last.as_ref().is_some_and(|(last, ..)| last == id);
-    // One that was told again meanwhile stays.
-    let Some(place) = state.told.iter().position(is_it) else { return };
-    let Some(Told { last: Some((.., at)), times, .. }) = state.told.remove(place) else { return };
-    if times == 1 {
+    let Some(place) = state.told.iter().position(|told| told.ids.iter().any(|known| known == id)) else {
+        return;
+    };
+    let Some(Told { last: Some((_, at)), ids, .. }) = state.told.remove(place) else { return };
+    if ids.len() == 1 {
         state.slowest = state.slowest.max(at.elapsed());
     }
 }

@@ -39,6 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("drupe-link", &["drupe-extension-api"]),
     ("drupe-memory", &[]),
     ("drupe-outward", &["drupe-extension-api"]),
+    ("drupe-attachments", &["drupe-confine", "drupe-extension-api"]),
     ("drupe-blame", &[]),
     ("drupe-folders", &["drupe-confine"]),
     (
@@ -82,6 +83,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "drupe-kernel",
         &[
             "drupe-agent",
+            "drupe-attachments",
             "drupe-blame",
             "drupe-bus",
             "drupe-config",
@@ -456,7 +458,7 @@ fn every_file_is_one_thing() {
 /// fault in one of them has the journal and the keys, so they are counted as a whole, wherever a folder of them lies.
 ///
 /// A ceiling that only goes down: whoever deletes lowers it. One who has to raise it says why in `docs/decisions/`.
-const TRUSTED: usize = 70_700;
+const TRUSTED: usize = 72_000;
 
 #[test]
 fn what_is_trusted_stays_small() {

@@ -14,7 +14,8 @@ pub use crate::{
     },
     wire::{
         Admission, BusMessage, ChannelStream, ContextText, Delivery, HookCall, HookPoint, HookVerdict,
-        LookupResult, OutboundKind, OutboundMessage, OutwardRequest, OutwardResponse, ProcessOutput,
-        ProcessSpec, RunProcess, Schedule, Sender, StreamPart, Submit, Submitted,
+        InboundFile, LookupResult, OutboundFile, OutboundKind, OutboundMessage, OutwardRequest,
+        OutwardResponse, ProcessOutput, ProcessSpec, RunProcess, Schedule, Sender, StreamPart, Submit,
+        Submitted,
     },
 };

@@ -6,19 +6,23 @@
 //! kernel gives out, from which the extension pulls items or bytes, or into which it puts bytes. The reader's pace bounds
 //! the writer, in both directions. A handle ends when either side closes it, and with the instance that opened it.
 
+mod channel;
 mod from_extension;
 mod handles;
 mod outward;
 mod people;
 mod processes;
 
+pub use channel::{
+    ChannelStream, Delivery, OutboundFile, OutboundKind, OutboundMessage, SETTLED, StreamPart,
+};
 pub use from_extension::{
-    CallTool, Carried, ClientTool, ControlCall, EmbedTexts, EmbeddedTexts, Emit, InvokeAgent,
-    LONGEST_EMBEDDED, Log, MOST_EMBEDDED, NotifyUser, Progress, QueueMode, RestartRequest, RunAgent, Submit,
-    Submitted,
+    CallTool, Carried, ClientTool, ControlCall, EmbedTexts, EmbeddedTexts, Emit, FileSent, InboundFile,
+    InvokeAgent, LONGEST_CAPTION, LONGEST_EMBEDDED, Log, MOST_EMBEDDED, MOST_FILES, NotifyUser, Progress,
+    QueueMode, RestartRequest, RunAgent, SendFile, Submit, Submitted,
 };
 pub use handles::{BusMessage, HandleItems, HandleNext, LARGEST_PUT, Subscribe, put_payload, read_put};
-pub use outward::{OutwardRequest, OutwardResponse};
+pub use outward::{FormPart, OutwardRequest, OutwardResponse};
 pub use people::{Admission, LONGEST_SENDER, Sender, StopConversation};
 pub use processes::{OpenedProcess, ProcessExit, ProcessOutput, ProcessSpec, RunProcess, TerminalSize};
 
@@ -34,7 +38,7 @@ use crate::{
 };
 
 /// Version of the payloads, raised when something is added. A side that is older ignores what it does not know.
-pub const PAYLOAD_VERSION: u32 = 4;
+pub const PAYLOAD_VERSION: u32 = 5;
 
 /// Operations that the kernel calls on an extension.
 pub mod op {
@@ -108,6 +112,8 @@ pub mod host {
     pub const PEOPLE_ADMIT: &str = "people.admit";
     /// [`StopConversation`](super::StopConversation) → how many turns end by it; needs the right `submit`.
     pub const SESSION_STOP: &str = "session.stop";
+    /// [`SendFile`](super::SendFile) → [`FileSent`](super::FileSent); needs a parent token and the right `send_files`.
+    pub const SEND_FILE: &str = "session.send_file";
     /// [`NotifyUser`](super::NotifyUser) → `null`.
     pub const NOTIFY: &str = "host.notify";
     /// [`RestartRequest`](super::RestartRequest) → `null`; needs the right `restart`.
@@ -144,6 +150,9 @@ pub struct Description {
     pub schedules: Vec<Schedule>,
     /// The points at which its hook wants to be called.
     pub hooks: Vec<HookPoint>,
+    /// Whether its channel takes files.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub carries_files: bool,
 }
 
 /// The capabilities that this release knows.
@@ -295,79 +304,6 @@ pub enum LookupResult {
     },
     NotDone,
     Unknown,
-}
-
-/// A message on its way to a person.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct OutboundMessage {
-    /// The same for each attempt to deliver it.
-    pub delivery: String,
-    #[serde(default)]
-    pub kind: OutboundKind,
-    /// The conversation.
-    pub session: SessionId,
-    /// Where in the channel, as the inbound message said.
-    #[serde(default)]
-    pub address: Option<String>,
-    pub text: String,
-}
-
-/// What a message is that goes out to a person.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OutboundKind {
-    /// The answer to a message that came through the channel.
-    #[default]
-    Answer,
-    /// Something that nobody asked for. A kind that a newer kernel knows is read as this one.
-    #[serde(other)]
-    Notice,
-}
-
-/// What stands behind the `delivery` of a question about a call, which is the id that an answer names, in the notice that says what
-/// became of it. A channel that shows buttons takes them away then.
-pub const SETTLED: &str = ".settled";
-
-/// A message was delivered.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Delivery {
-    /// The channel's own id of it.
-    pub remote_id: Option<String>,
-}
-
-/// A part of an answer while it is made, for channels that can show it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ChannelStream {
-    /// The conversation.
-    pub session: SessionId,
-    /// Where in the channel.
-    #[serde(default)]
-    pub address: Option<String>,
-    /// The message that the part is of, by an id within the session; none for what is of no message, and from an older kernel.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
-    pub part: StreamPart,
-}
-
-/// What happened to an answer that is being made.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "part", rename_all = "snake_case")]
-pub enum StreamPart {
-    Begin,
-    /// What comes behind what was shown of its message: to a channel that was slow, all that has come since in one piece.
-    Delta {
-        text: String,
-    },
-    /// The deltas of its message so far are void: it begins anew, another one takes its place, or it is not known how much of
-    /// it the channel shows. What is valid of it follows.
-    Reset,
-    Status {
-        /// For people.
-        text: String,
-    },
-    /// The answer ended; the whole follows as a message.
-    End,
 }
 
 /// One task of a scheduler.

@@ -77,6 +77,7 @@ pub async fn take_up(kernel: &Arc<Kernel>) -> Result<(), Fault> {
     }
     seed_quotas(kernel).await?;
     turns.ratios.seed(store.ratios().await?);
+    kernel.outbox.sweep().await;
     kernel.life.keep_up("channels", &kernel.outbox, outbox::send_until_the_end);
     kernel.life.keep_up("questions in channels", kernel, questions::put_until_the_end);
     kernel.life.keep_up("topics", &kernel.roster, |roster| async move {

@@ -7,6 +7,7 @@
 mod agents;
 mod handles;
 mod outward;
+mod received;
 mod vectors;
 
 use std::{
@@ -24,10 +25,11 @@ use drupe_extension_abi::{CallHeader, Host, HostBox, Reply};
 use drupe_extension_api::{
     EventBody, ExtensionId, Fault, FaultCode, ItemKind,
     control::Power,
-    wire::{ControlCall, Log, NotifyUser, Progress, RestartRequest, host},
+    wire::{ControlCall, Log, NotifyUser, Progress, RestartRequest, SendFile, host},
 };
 use drupe_handles::Holder;
 use drupe_host::{LOG_LINE, PROGRESS, REASON, cut};
+use drupe_journal::FILE_KEY;
 use drupe_redact::Pieces;
 use drupe_surface::principal::{Caller, Principal, Reach, Who};
 use drupe_wiring::tokens::Redeemed;
@@ -215,7 +217,8 @@ impl Owner {
             host::SUBMIT => {
                 let by = self.principal(header);
                 by.needs(Power::Submit, operation)?;
-                write(control::turns::submit(&kernel, &by, read(payload)?).await?)
+                let submit = Box::pin(self.receive(&kernel, read(payload)?)).await?;
+                write(control::turns::submit(&kernel, &by, submit).await?)
             }
             host::PEOPLE_ADMIT => {
                 self.right(Right::Submit, operation)?;
@@ -224,6 +227,14 @@ impl Owner {
             host::SESSION_STOP => {
                 self.right(Right::Submit, operation)?;
                 write(control::turns::stop_own(&kernel, id, read(payload)?).await?)
+            }
+            host::SEND_FILE => {
+                self.right(Right::SendFiles, operation)?;
+                let (run, ask): (_, SendFile) = (self.run(&kernel, header)?, read(payload)?);
+                let (turn, session) = (&run.scope.turn, &run.scope.session);
+                let key = format!("{FILE_KEY}{id}:{turn}:{}", ask.effect_id);
+                let workspace = kernel.base.home.workspace().clone();
+                write(Box::pin(kernel.outbox.send_file(turn, session, key, workspace, ask)).await?)
             }
             host::NOTIFY => {
                 let NotifyUser { text, session } = read(payload)?;

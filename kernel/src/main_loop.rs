@@ -11,6 +11,7 @@ use std::{
 };
 
 use drupe_agent::SystemClock;
+use drupe_attachments::WorkspaceInbox;
 use drupe_config::{Sources, load_config};
 use drupe_extension_api::AgentId;
 use drupe_gate::beginning;
@@ -19,6 +20,7 @@ use drupe_journal::{Counts, Retention};
 use drupe_link::{ControlToken, Down, Home, KernelLink, Up, Verdicts};
 use drupe_redact::Redactor;
 use drupe_surface::ending::Why;
+use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tracing_subscriber::EnvFilter;
 
@@ -42,6 +44,8 @@ const ON_DISK: Duration = Duration::from_secs(300);
 /// How long a kernel refuses everything whose journal was found whole by its own start, and cannot be gone on with all the same:
 /// so that what a check does not find is no reason to start kernels as fast as the machine can.
 const DOUBTED: Duration = Duration::from_secs(10);
+/// How often files are looked for that are too old: as often as turns are.
+const FILES: Duration = Duration::from_secs(60 * 60);
 
 /// What the kernel process is given.
 #[derive(Debug)]
@@ -252,6 +256,7 @@ async fn serve(
     kernel.life.keep_up("proofs", kernel, prove);
     kernel.life.keep_up("idle", &Arc::new(kernel.life.clone()), idle::watch);
     kernel.life.keep_up("retention", kernel, let_go);
+    kernel.life.keep_up("inbox", kernel, let_go_of_files);
     kernel.life.tasks.spawn(look_at_all(Arc::clone(kernel)));
     kernel.life.tasks.spawn(control::turns::finish_deletions(Arc::clone(kernel)));
     kernel.life.keep_up("backups", &kernel.backups, Backups::run);
@@ -356,6 +361,20 @@ async fn let_go(kernel: Arc<Kernel>) {
     let keep = Retention::of(retention.max_age_days, retention.max_mb);
     let archive = retention.archive.folder(kernel.base.home.root());
     kernel.life.cancel.run_until_cancelled(kernel.store.keep_on_within(keep, archive.as_deref())).await;
+}
+
+/// Lets go of files that people sent, as of turns that are as old, until the kernel closes.
+async fn let_go_of_files(kernel: Arc<Kernel>) {
+    let Some(days) = kernel.base.config.journal.retention.max_age_days else { return };
+    loop {
+        let inbox = WorkspaceInbox::new(kernel.base.home.workspace());
+        let before = kernel.base.clock.now_ms() - i64::from(days) * 24 * 60 * 60 * 1000;
+        let letting_go = move || inbox.let_go(Timestamp::from_millisecond(before).unwrap_or_default());
+        let _ = tokio::task::spawn_blocking(letting_go).await;
+        if kernel.life.closing.run_until_cancelled(tokio::time::sleep(FILES)).await.is_none() {
+            return;
+        }
+    }
 }
 
 /// Proves to the supervisor that the journal is not stuck, where it asks for that, until the kernel closes. What the journal

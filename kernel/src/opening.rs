@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use drupe_attachments::{OutgoingFiles, WorkspaceInbox};
 use drupe_bus::{Bus, Deliveries};
 use drupe_extension_api::{Fault, FaultCode};
 use drupe_gate::beginning;
@@ -192,6 +193,7 @@ fn assemble(
     for folder in [home.extensions(), home.workspace().clone(), home.root().join("data")] {
         home.make(&folder).map_err(|why| Failure::new(FAILED, why))?;
     }
+    WorkspaceInbox::new(home.workspace()).sweep();
     let clock = &base.clock;
     let bus = Arc::new(Bus::default());
     let storage = settings::storage(&base.config, home);
@@ -217,7 +219,8 @@ fn assemble(
     let supervision = Arc::new(Supervision::new(link, verdicts, refused));
     let (quotas, gates) = settings::limits(&base.config);
     let base = Arc::new(base);
-    let outbox = Outbox::new(life.clone(), store.clone(), Arc::clone(&wired), Arc::clone(&bus));
+    let outgoing = OutgoingFiles::new(base.home.outgoing());
+    let outbox = Outbox::new(life.clone(), store.clone(), Arc::clone(&wired), Arc::clone(&bus), outgoing);
     let outbox = Arc::new(outbox.copying(base.config.copies.clone()));
     let clock = &base.clock;
     Ok(Arc::new_cyclic(|kernel: &Weak<Kernel>| {

@@ -4,20 +4,25 @@ mod showing;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use drupe_agent::one_line;
+use drupe_attachments::{OutgoingError, OutgoingFile, OutgoingFiles};
 use drupe_bus::Bus;
 use drupe_config::CopyRule;
 use drupe_extension_api::{
-    ExtensionId, Fault, FaultCode, SessionId,
-    wire::{ChannelStream, Delivery, OutboundMessage, StreamPart, op},
+    ExtensionId, Fault, FaultCode, SessionId, TurnId,
+    wire::{
+        ChannelStream, Delivery, FileSent, LONGEST_CAPTION, OutboundFile, OutboundMessage, SendFile,
+        StreamPart, op,
+    },
 };
 use drupe_gate::pace::Pace;
 use drupe_host::{Header, Instance};
-use drupe_journal::{Delivery as Due, Outbound, QueuedTurn, Sent, Store, StoreError};
+use drupe_journal::{Delivery as Due, FileMessage, Outbound, QueuedTurn, Sent, Store, StoreError, WayOut};
 use drupe_surface::lanes::Lanes;
 use drupe_wiring::Snapshot;
 use tokio::sync::Notify;
@@ -38,6 +43,9 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// How long a channel may take with one part of a stream. What it did not take in time it is given again with what follows.
 const PART: Duration = Duration::from_secs(2);
 
+/// The same for a file, which takes as long as a request may.
+const SEND_FILE: Duration = Duration::from_secs(150);
+
 /// When messages are tried again that a channel could not take.
 const AGAIN: Duration = Duration::from_secs(15);
 
@@ -55,6 +63,8 @@ pub struct Outbox {
     bus: Arc<Bus>,
     /// Where what people are told in conversations goes besides.
     copies: Vec<CopyRule>,
+    /// What is kept of files until it is known what became of them.
+    pub files: OutgoingFiles,
     /// How often each extension may show something to the user.
     notices: Pace,
     due: Notify,
@@ -64,13 +74,14 @@ pub struct Outbox {
 
 impl Outbox {
     /// Of a journal, through the channels that are wired.
-    pub fn new(life: Life, store: Store, wired: Arc<Wired>, bus: Arc<Bus>) -> Self {
+    pub fn new(life: Life, store: Store, wired: Arc<Wired>, bus: Arc<Bus>, files: OutgoingFiles) -> Self {
         Self {
             life,
             store,
             wired,
             bus,
             copies: Vec::new(),
+            files,
             notices: Pace::new("notices", 10),
             due: Notify::default(),
             end: CancellationToken::new(),
@@ -143,6 +154,68 @@ impl Outbox {
         self.show(session, text).await
     }
 
+    /// Sends a file of the workspace to whoever wrote in a turn, once for each key. Where no channel takes it, they are told where it is.
+    pub async fn send_file(
+        &self,
+        turn: &TurnId,
+        session: &SessionId,
+        key: String,
+        workspace: PathBuf,
+        ask: SendFile,
+    ) -> Result<FileSent, Fault> {
+        let SendFile { path, text, sha256, effect_id: _ } = ask;
+        if text.len() > LONGEST_CAPTION {
+            let message =
+                format!("beside a file stand at most {LONGEST_CAPTION} bytes, and these are {}", text.len());
+            return Err(Fault::invalid(message).help("say the rest in the answer"));
+        }
+        // What is kept of one that is on its way is not written over.
+        if let Some(channel) = self.store.channel_of_message(key.clone()).await? {
+            return Ok(FileSent::OnItsWay { channel });
+        }
+        let (files, kept_key, from) = (self.files.clone(), key.clone(), path.clone());
+        let keeping = tokio::task::spawn_blocking(move || files.keep(&workspace, &from, &kept_key));
+        let OutgoingFile { name, bytes, hash, media_type } =
+            keeping.await.map_err(Fault::internal)?.map_err(|error| kept_not(&path, error))?;
+        let to = self.store.way_out(turn).await;
+        let to = to.inspect_err(|_| self.files.forget(&key))?;
+        let is_other = sha256.is_some_and(|sha256| sha256 != hash);
+        let takes = |to: &WayOut| self.takes_files(&to.channel);
+        let Some(to) = to.filter(takes).filter(|_| !is_other) else {
+            self.files.forget(&key);
+            if is_other {
+                let message = format!("`{path}` was changed meanwhile, and is not sent");
+                return Err(Fault::invalid(message).help("call the tool again"));
+            }
+            let told = format!("a file for you: `{path}` in the workspace, {bytes} bytes. {text}");
+            self.show(session.clone(), told.trim_end().to_owned()).await?;
+            return Ok(FileSent::Told);
+        };
+        let channel = to.channel.clone();
+        let file = OutboundFile { name, bytes, sha256: hash, media_type: media_type.to_owned() };
+        let message = FileMessage { text, path, file };
+        // The row may be there although this says no: what is kept goes once it is known that there is none.
+        self.store.queue_file(key, to, message).await?;
+        self.wake();
+        Ok(FileSent::OnItsWay { channel })
+    }
+
+    /// Whether a channel of that name takes files.
+    fn takes_files(&self, channel: &str) -> bool {
+        self.wired.snapshot().file_channels.iter().any(|id| id.as_str() == channel)
+    }
+
+    /// Removes what is kept of files that are not on their way. To be called before any can be sent: one that is about to be queued has no
+    /// row yet.
+    pub async fn sweep(&self) {
+        match self.store.files_on_the_way().await {
+            Ok(keys) => self.files.sweep(&keys),
+            Err(error) => {
+                tracing::warn!(%error, "copies of files that were sent are removed after the next start");
+            }
+        }
+    }
+
     async fn place_of_notice(&self, named: Option<SessionId>) -> Result<SessionId, Fault> {
         match named {
             Some(session) => Ok(session),
@@ -210,6 +283,18 @@ impl Outbox {
     }
 }
 
+/// Why a file does not go out.
+fn kept_not(path: &str, error: OutgoingError) -> Fault {
+    match error {
+        OutgoingError::NoFile(why) => Fault::not_found(why),
+        OutgoingError::Refused(why) => Fault::invalid(format!("`{path}` is not sent: {why}")),
+        OutgoingError::Busy(why) => Fault::new(FaultCode::Busy, why),
+        OutgoingError::Unreadable(error) => {
+            Fault::new(FaultCode::Unavailable, format!("`{path}` cannot be kept to be sent: {error}"))
+        }
+    }
+}
+
 fn find(snapshot: &Snapshot, channel: &str) -> Option<Arc<Instance>> {
     ExtensionId::new(channel).ok().and_then(|id| snapshot.channels.get(&id).map(Arc::clone))
 }
@@ -245,21 +330,21 @@ async fn deliver(outbox: &Arc<Outbox>, lanes: &mut Lanes) -> Result<(), StoreErr
     for (name, due) in by_channel {
         let channel = find(&snapshot, &name).filter(|_| lanes.is_free(&name));
         let Some(channel) = channel else { continue };
-        let store = outbox.store.clone();
-        lanes.begin(name, async move { send_all(&store, &channel, due).await });
+        let own = Arc::clone(outbox);
+        lanes.begin(name, async move { send_all(&own, &channel, due).await });
     }
     Ok(())
 }
 
 /// Sends messages to a channel in their order; whether it took them all.
-async fn send_all(store: &Store, channel: &Instance, due: Vec<Due>) -> bool {
+async fn send_all(outbox: &Outbox, channel: &Instance, due: Vec<Due>) -> bool {
     let mut held = BTreeSet::new();
     for delivery in due {
         let session = delivery.session.clone();
         if held.contains(&session) {
             continue;
         }
-        match send(store, channel, delivery).await {
+        match send(outbox, channel, delivery).await {
             Ok(Next::Any) => {}
             Ok(Next::OfOthers) => drop(held.insert(session)),
             Ok(Next::None) => return false,
@@ -281,17 +366,26 @@ enum Next {
 }
 
 /// Sends one message, and says which one may be next.
-async fn send(store: &Store, channel: &Instance, due: Due) -> Result<Next, StoreError> {
+async fn send(outbox: &Outbox, channel: &Instance, due: Due) -> Result<Next, StoreError> {
+    let store = &outbox.store;
     store.sending(due.id).await?;
+    let key = due.file.is_some().then(|| due.key.clone());
+    let is_lost = key.as_ref().is_some_and(|_| !outbox.takes_files(&due.message.channel));
     let message = OutboundMessage {
         delivery: due.key,
         kind: due.kind,
         session: due.session,
         address: due.message.address,
         text: due.message.text,
+        file: due.file,
     };
-    let header = Header { timeout: Some(SEND), ..Header::default() };
-    let said = channel.call::<Delivery>(op::CHANNEL_SEND, &message, header).await;
+    let time = if key.is_some() { SEND_FILE } else { SEND };
+    let header = Header { timeout: Some(time), ..Header::default() };
+    let said = match is_lost {
+        // It is another one by now than when the file was handed over.
+        true => Err(Fault::denied("this channel takes no files any more")),
+        false => channel.call::<Delivery>(op::CHANNEL_SEND, &message, header).await,
+    };
     let is_busy = said.as_ref().is_err_and(|fault| fault.code == FaultCode::Busy);
     let end = end(due.attempts, said);
     let channel = due.message.channel;
@@ -305,7 +399,12 @@ async fn send(store: &Store, channel: &Instance, due: Due) -> Result<Next, Store
         Sent::Again(_) => Next::None,
         _ => Next::Any,
     };
-    store.sent(due.id, end).await.map(|()| next)
+    let again = matches!(end, Sent::Again(_));
+    store.sent(due.id, end).await?;
+    if let Some(key) = key.filter(|_| !again) {
+        outbox.files.forget(&key);
+    }
+    Ok(next)
 }
 
 /// What becomes of a message, by what its channel says.

@@ -1,6 +1,8 @@
 //! People who write to a Telegram bot: the real extension in a process of its own, against a stand-in of the Bot API.
 
 mod bot_api;
+mod files;
+mod sent;
 
 use std::{
     fs,
@@ -46,7 +48,9 @@ impl Scene {
             bot.address
         );
         let approvals = "approvals: {preauthorized: all, people: [telegram/8]}\n";
-        let mut daemon = Daemon::home(&(server.config() + approvals + &telegram));
+        // The model reads pictures.
+        let sees = "  profiles: {local/test: {images: true}}\n";
+        let mut daemon = Daemon::home(&(server.config() + sees + approvals + &telegram));
         daemon.variable("TELEGRAM_BOT_TOKEN", TOKEN);
         daemon.plugin("careful", "faulty", "config: {prefix: careful, careful: true}\n");
         daemon.run();
@@ -408,7 +412,7 @@ fn commands_begin_anew_stop_and_say_who_somebody_is() {
     let photo = scene.bot.number();
     scene.bot.push([
         json!({"update_id": photo, "message": {"message_id": 3, "chat": {"id": ANN, "type": "private"},
-        "from": {"id": ANN, "first_name": "x"}, "photo": [{"file_id": "x"}]}}),
+        "from": {"id": ANN, "first_name": "x"}, "sticker": {"file_id": "x"}}}),
     ]);
-    scene.until_there(ANN, "Only text is read here.");
+    scene.until_there(ANN, "Only texts, pictures and files are read here.");
 }

@@ -115,7 +115,7 @@ keys! {
         senders: Senders = "any" => Shape::choice(&["any", "known"]);
         /// Host services beyond the extension's own affairs, and TCP from a process of its own.
         rights: BTreeSet<Right> = EMPTY => Shape::List(&Shape::choice(
-            &["submit", "control", "operate", "restart", "processes", "network", "secure_input", "embed"],
+            &["submit", "control", "operate", "restart", "processes", "network", "secure_input", "embed", "send_files"],
         ));
         /// Folders of the operator's that programs which it starts may read, beside the system's.
         program_folders: Vec<String> = EMPTY =>
@@ -391,4 +391,6 @@ pub enum Right {
     SecureInput,
     /// Have the daemon's model make vectors of texts, on behalf of its calls, which are charged for it.
     Embed,
+    /// Send files of the workspace to whoever wrote in the conversation of a call.
+    SendFiles,
 }

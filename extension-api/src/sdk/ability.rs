@@ -27,6 +27,7 @@ type ServiceRun<E> = for<'a> fn(&'a E, Shutdown) -> Answer<'a, ()>;
 type ContextGet<E> = for<'a> fn(&'a E, Turn) -> Answer<'a, Option<ContextText>>;
 
 pub(crate) struct ChannelTable<E> {
+    pub(crate) carries_files: bool,
     pub(crate) start: for<'a> fn(&'a E) -> Answer<'a, ()>,
     pub(crate) send: for<'a> fn(&'a E, OutboundMessage) -> Answer<'a, Delivery>,
     pub(crate) stream: for<'a> fn(&'a E, ChannelStream) -> Answer<'a, ()>,
@@ -88,6 +89,7 @@ impl<E: Extension> Abilities<E> {
         E: Channel,
     {
         self.channel = Some(ChannelTable {
+            carries_files: E::CARRIES_FILES,
             start: |e| Box::pin(Channel::start(e)),
             send: |e, message| Box::pin(e.send(message)),
             stream: |e, part| Box::pin(e.stream(part)),

@@ -20,7 +20,10 @@ use super::{
 };
 use crate::{
     AgentId, AgentInvocationContext, AgentResponse, Definition, Fault, ImageData, ToolName, ToolResult,
-    wire::{CallContext, CallTool, Emit, InvokeAgent, Progress, RestartRequest, RunAgent, host},
+    wire::{
+        CallContext, CallTool, Emit, FileSent, InvokeAgent, Progress, RestartRequest, RunAgent, SendFile,
+        host,
+    },
 };
 
 /// One call: its [`CallContext`] (`call.session`, `call.agent`, `call.effect_id`, …), and the calls that may
@@ -112,6 +115,19 @@ impl Call {
     pub async fn request_input(&self, message: &str, schema: &Value) -> Result<Map<String, Value>, Fault> {
         let given = self.call_tool("request_input", &json!({"message": message, "schema": schema})).await?;
         Ok(serde_json::from_str(&given.content)?)
+    }
+
+    /// Sends a file of the workspace, by its path in there, to whoever wrote in this conversation, with a text beside it. `sha256` is the
+    /// hash of what it must hold, in hex. It is sent once, however often this call is repeated. Needs the right `send_files`.
+    pub async fn send_file(
+        &self,
+        path: impl Into<String>,
+        text: impl Into<String>,
+        sha256: Option<String>,
+    ) -> Result<FileSent, Fault> {
+        let effect_id = self.effect_id.clone();
+        let file = SendFile { effect_id, path: path.into(), text: text.into(), sha256 };
+        self.inner.shared.request(&self.inner.origin, host::SEND_FILE, &file).await
     }
 
     /// Runs the kernel's loop with an agent of the extension's own making. The run may use the tools that the

@@ -76,6 +76,9 @@ pub trait ToolProvider: Extension {
     label = "`impl Channel for {Self}` is missing"
 )]
 pub trait Channel: Extension {
+    /// Whether [`send`](Self::send) is given [files](crate::wire::OutboundFile). Where it is not, agents and people are told so.
+    const CARRIES_FILES: bool = false;
+
     /// Begins to listen; returns when it does. Listening itself belongs in a [`Service`] or a spawned task.
     fn start(&self) -> impl Future<Output = Result<(), Fault>> + Send {
         ready(Ok(()))

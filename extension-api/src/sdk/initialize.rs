@@ -123,6 +123,7 @@ pub(crate) fn describe<E: Exported>(abilities: &Abilities<E>, active: Option<&Ac
         payload_version: PAYLOAD_VERSION,
         api_release: env!("CARGO_PKG_VERSION").to_owned(),
         capabilities: abilities.names(),
+        carries_files: abilities.channel.as_ref().is_some_and(|channel| channel.carries_files),
         ..Description::default()
     };
     let Some(active) = active else { return code };

@@ -7,7 +7,7 @@ use serde_json::{Value, value::RawValue};
 use super::host;
 use crate::{
     AgentId, AgentInvocationContext, Definition, Message, ModelParameters, SessionId, ToolName, TurnId,
-    wire::Sender,
+    wire::{OutwardRequest, Sender},
 };
 
 /// Payload of [`host::LOG`].
@@ -131,6 +131,24 @@ pub struct Submit {
     #[cfg_attr(feature = "schema", schemars(skip))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<Sender>,
+    /// Files that came with it; only an extension can name some. Each is in the workspace before the message is accepted, and the text
+    /// says behind its own where each is, or why it is not.
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<InboundFile>,
+}
+
+/// The most files of one message.
+pub const MOST_FILES: usize = 10;
+
+/// A file that came with a message, and how the kernel gets it: the extension need not have it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InboundFile {
+    /// What whoever sent it calls it. It need not be fit to be a name of a file.
+    pub name: String,
+    /// The request whose answer it is, sent as [`host::HTTP_SEND`] sends others. An answer with a status of 400 to 499, and one that is too
+    /// long, is told in words in place of the file; what may pass, such as a status above that, is a fault of the whole message.
+    pub fetch: OutwardRequest,
 }
 
 /// What a client brings along that keeps its conversation itself.
@@ -182,6 +200,7 @@ impl Submit {
             queue: None,
             carried: None,
             sender: None,
+            files: Vec::new(),
         }
     }
 }
@@ -210,6 +229,34 @@ pub struct Submitted {
     /// Whether the message had been accepted before.
     #[serde(default)]
     pub duplicate: bool,
+}
+
+/// The longest text beside a file, in bytes. What some services take is longer, and no shorter.
+pub const LONGEST_CAPTION: usize = 1024;
+
+/// Payload of [`host::SEND_FILE`]: a file of the workspace goes to whoever wrote in the conversation of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SendFile {
+    /// The call that sends it: the same one twice sends it once.
+    pub effect_id: crate::EffectId,
+    /// Where it is, relative to the workspace.
+    pub path: String,
+    /// What stands beside it, in at most [`LONGEST_CAPTION`] bytes.
+    #[serde(default)]
+    pub text: String,
+    /// SHA-256 of what it must hold, in hex; none where it may hold anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+}
+
+/// What became of a [`SendFile`], as far as it is known at once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum FileSent {
+    /// It is sent as a file, as its channel takes it. What changes in the workspace from now on changes nothing of it.
+    OnItsWay { channel: String },
+    /// The conversation has no channel that takes files: whoever reads it was told where the file is.
+    Told,
 }
 
 /// Payload of [`host::NOTIFY`].

@@ -21,6 +21,9 @@ pub struct OutwardRequest {
     /// At most 1 MiB, filled in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
+    /// The parts of a form (`multipart/form-data`) in place of a body, at most 32. Nothing is filled into them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub form: Vec<FormPart>,
     /// Whether secrets are filled into the path.
     #[serde(default)]
     pub fill_path: bool,
@@ -35,6 +38,22 @@ pub struct OutwardRequest {
     pub timeout_ms: u64,
 }
 
+/// A part of a form.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "part", rename_all = "snake_case")]
+pub enum FormPart {
+    Text {
+        name: String,
+        value: String,
+    },
+    /// The [file](super::OutboundFile) of a message that this channel is sending at this moment, by its delivery. The kernel has its bytes
+    /// and its name.
+    File {
+        name: String,
+        delivery: String,
+    },
+}
+
 fn half_a_minute() -> u64 {
     30_000
 }
@@ -47,6 +66,7 @@ impl OutwardRequest {
             url: url.into(),
             headers: Vec::new(),
             body: None,
+            form: Vec::new(),
             fill_path: false,
             fill_query: false,
             fill_body: false,
@@ -79,6 +99,13 @@ impl OutwardRequest {
     #[must_use]
     pub fn filling_body(mut self) -> Self {
         self.fill_body = true;
+        self
+    }
+
+    /// The same with a form in place of a body.
+    #[must_use]
+    pub fn form(mut self, parts: Vec<FormPart>) -> Self {
+        self.form = parts;
         self
     }
 

@@ -1,5 +1,5 @@
 //! Text files of the workspace, and its pictures. Provides `files_read`, `files_write`, `files_edit`, `files_delete`,
-//! `files_move`, `files_list`, `files_search`, `files_changes` and `files_undo`.
+//! `files_move`, `files_list`, `files_search`, `files_send`, `files_changes` and `files_undo`.
 //!
 //! Every path is opened beneath the workspace's root: `..`, absolute paths elsewhere, and symbolic links out
 //! do not leave it, whatever changes while a call runs. It opens no devices and pipes, and runs
@@ -14,6 +14,7 @@ mod marks;
 mod patch;
 mod plan;
 mod root;
+mod send;
 mod undo;
 mod walk;
 
@@ -175,6 +176,14 @@ impl ToolProvider for Files {
                 Files::search,
             )
             .read_only(),
+            Tool::new(
+                "files_send",
+                "Sends a file of any kind to the person in this conversation, who gets it as a file where the chat takes files.",
+                Files::send,
+            )
+            .outward()
+            .idempotent()
+            .preview(Files::preview_send),
             Tool::new(
                 "files_changes",
                 "Lists the changes that were made to files in this conversation, and which can be taken back.",

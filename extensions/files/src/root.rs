@@ -18,6 +18,7 @@ use cap_std::{
 use drupe_extension_api::{Fault, FaultCode, ImageType};
 use drupe_pdf_text::{PDF, is_pdf};
 use rustix::fs::{OFlags, RenameFlags};
+use sha2::{Digest as _, Sha256};
 
 use crate::{
     change::{FileChange, FileContent, FileState, as_text},
@@ -32,6 +33,9 @@ pub struct Bounds {
     pub output_bytes: usize,
 }
 
+/// The largest file that is sent, as the daemon takes it.
+const LONGEST_SENT: u64 = 50_000_000;
+
 /// What of a file can be read.
 pub enum Readable {
     Text(MarkedText),
@@ -45,6 +49,17 @@ pub enum Readable {
         bytes: Vec<u8>,
         strangers: bool,
     },
+}
+
+/// What a person is told of a file that goes out.
+pub struct SentFacts {
+    /// Where it is, relative to the workspace.
+    pub path: String,
+    pub bytes: u64,
+    /// SHA-256 of its bytes, in hex.
+    pub hash: String,
+    /// Whether strangers may have made it.
+    pub strangers: bool,
 }
 
 /// The workspace.
@@ -101,6 +116,32 @@ impl Root {
             Some(_) if bytes.starts_with(PDF) => Readable::Pdf { bytes, strangers },
             _ => Readable::Text(text_of(name, bytes, strangers)?),
         })
+    }
+
+    /// What a file is that is to be sent. It may be longer than one that is read.
+    pub fn facts(&self, name: &str) -> Result<SentFacts, Fault> {
+        let path = self.relative(name)?;
+        let path: PathBuf = path.components().filter(|part| matches!(part, Component::Normal(_))).collect();
+        let mut file = self.open_regular(name)?;
+        let strangers = marks::is_marked(&file);
+        let (mut part, mut bytes, mut hash) = (vec![0; 64 << 10], 0, Sha256::new());
+        loop {
+            let length = file.read(&mut part).map_err(|error| explain(name, &error))?;
+            if length == 0 {
+                break;
+            }
+            bytes += length as u64;
+            hash.update(&part[..length]);
+            if bytes > LONGEST_SENT {
+                let message =
+                    format!("`{name}` has more than {} MB, the most that is sent", LONGEST_SENT / 1_000_000);
+                return Err(Fault::invalid(message));
+            }
+        }
+        let hash = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let path =
+            path.to_str().ok_or_else(|| Fault::invalid(format!("`{name}` has a name that is not UTF-8")))?;
+        Ok(SentFacts { path: path.to_owned(), bytes, hash, strangers })
     }
 
     fn open_regular(&self, name: &str) -> Result<File, Fault> {

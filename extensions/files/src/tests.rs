@@ -450,6 +450,7 @@ fn reading_is_pure_writing_idempotent_and_editing_happens_once() {
             ("files_move", EffectClass::Once, ItemKind::FileChange),
             ("files_list", EffectClass::Pure, ItemKind::ToolCall),
             ("files_search", EffectClass::Pure, ItemKind::ToolCall),
+            ("files_send", EffectClass::Idempotent, ItemKind::ToolCall),
             ("files_changes", EffectClass::Pure, ItemKind::ToolCall),
             ("files_undo", EffectClass::Once, ItemKind::FileChange),
         ]

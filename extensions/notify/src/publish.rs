@@ -96,7 +96,7 @@ impl Publisher {
         let OutboundMessage { kind, session, text: words, .. } = message;
         let priority = match kind {
             OutboundKind::Answer => settings.priority,
-            OutboundKind::Notice => settings.notice_priority,
+            OutboundKind::Notice | OutboundKind::File => settings.notice_priority,
         };
         let mut request = OutwardRequest::new("POST", format!("{}/{}", self.base, topic.path))
             .header("content-type", "text/plain; charset=utf-8")
@@ -268,6 +268,7 @@ mod tests {
             session: "main".parse().expect("a session"),
             address: None,
             text: text.into(),
+            file: None,
         };
         block_on(async {
             let notify = Harness::<crate::Notify>::start(config).await.expect("it starts");

@@ -53,7 +53,7 @@ mod tests {
 
     fn message(kind: OutboundKind, text: &str) -> OutboundMessage {
         let session = SessionId::new("slack:person.U7").expect("an id");
-        OutboundMessage { delivery: "q1".into(), kind, session, address: None, text: text.into() }
+        OutboundMessage { delivery: "q1".into(), kind, session, address: None, text: text.into(), file: None }
     }
 
     #[test]

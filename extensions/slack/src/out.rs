@@ -177,7 +177,7 @@ impl SlackOutgoing {
         }
         let draft = match message.kind {
             OutboundKind::Answer => self.end_draft(&message.session).await?,
-            OutboundKind::Notice => None,
+            OutboundKind::Notice | OutboundKind::File => None,
         };
         let parts = text::parts(&message.text, LONGEST);
         let sent = self.keeper.look(|kept| kept.parts.get(&message.delivery).copied()).unwrap_or_default();

@@ -3,11 +3,19 @@
 //! Forms and codes as in <https://core.telegram.org/bots/api> and <https://core.telegram.org/bots/faq>, read on 2026-11-27 through the
 //! texts that libraries copy from it. The token is filled into the path by the daemon; this code never has it.
 
-use drupe_extension_api::prelude::*;
+use drupe_extension_api::{prelude::*, wire::FormPart};
 use serde_json::Value;
 
 /// Time for the answer of a call that does not wait, in milliseconds.
 const CALL_MS: u64 = 10_000;
+
+/// Time for a file, in milliseconds.
+const FILE_MS: u64 = 100_000;
+/// The largest file that the service lets a bot fetch (<https://core.telegram.org/bots/api#getfile>), in bytes.
+pub const LARGEST_FETCHED: u64 = 20_000_000;
+
+/// The largest file that it lets a bot send (<https://core.telegram.org/bots/api#senddocument>), in bytes.
+pub const LARGEST_SENT: u64 = 50_000_000;
 
 /// The Bot API of one bot.
 #[derive(Clone)]
@@ -59,22 +67,61 @@ impl BotApi {
 
     /// The same with so many milliseconds for the answer.
     pub async fn call_for(&self, method: &str, params: &Value, within: u64) -> Result<Value, CallFailure> {
+        let body = params.to_string();
+        let request = self.to(method, within).header("content-type", "application/json").body(body);
+        self.answered(&request).await
+    }
+
+    /// Calls a method with a file.
+    pub async fn upload(&self, method: &str, parts: Vec<FormPart>) -> Result<Value, CallFailure> {
+        self.answered(&self.to(method, FILE_MS).form(parts)).await
+    }
+
+    fn to(&self, method: &str, within: u64) -> OutwardRequest {
         let url = format!("{}/bot${{TELEGRAM_BOT_TOKEN}}/{method}", self.base);
-        let mut request = OutwardRequest::new("POST", url)
-            .filling_path()
-            .header("content-type", "application/json")
-            .body(params.to_string());
+        let mut request = OutwardRequest::new("POST", url).filling_path();
         request.timeout_ms = within;
-        match self.host.send(&request).await {
+        request
+    }
+
+    async fn answered(&self, request: &OutwardRequest) -> Result<Value, CallFailure> {
+        match self.host.send(request).await {
             Ok(response) => read(&response),
             Err(fault) => Err(unanswered(fault)),
         }
     }
 }
 
+impl BotApi {
+    /// The request for a file that somebody sent: its address holds for an hour.
+    pub async fn file(&self, id: &str) -> Result<OutwardRequest, CallFailure> {
+        let found = self.call("getFile", &serde_json::json!({"file_id": id})).await?;
+        let path = found["file_path"].as_str().filter(|path| is_plain(path)).ok_or_else(|| {
+            // A server of one's own that keeps files for itself gives a path on its own disk.
+            CallFailure::Refused { code: 0, description: "no address to fetch it from was given".to_owned() }
+        })?;
+        let mut request =
+            OutwardRequest::new("GET", format!("{}/file/bot${{TELEGRAM_BOT_TOKEN}}/{path}", self.base))
+                .filling_path();
+        request.timeout_ms = FILE_MS;
+        Ok(request)
+    }
+}
+
+/// Whether a path leads to a file below that of the bot, and names nothing that is filled in.
+fn is_plain(path: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'/');
+    let part = |part: &str| !part.is_empty() && part.bytes().any(|byte| byte != b'.');
+    path.bytes().all(plain) && path.split('/').all(part)
+}
+
 /// What an answer says. One that is not the service's own comes from whoever stands between: whether they passed the request on is unknown.
 fn read(response: &OutwardResponse) -> Result<Value, CallFailure> {
     let Ok(answer) = serde_json::from_str::<Answer>(&response.body) else {
+        // Whoever stands between looked at the length, and passed nothing on.
+        if response.status == 413 {
+            return Err(CallFailure::Refused { code: 413, description: "it is too large".to_owned() });
+        }
         let message = format!("the service answered with status {} and no JSON of its own", response.status);
         return Err(CallFailure::Doubtful(Fault::new(FaultCode::OutcomeUnknown, message)));
     };
@@ -153,5 +200,24 @@ mod tests {
         }
         assert!(matches!(unanswered(Fault::new(FaultCode::Timeout, "t")), CallFailure::Doubtful(_)));
         assert!(matches!(unanswered(Fault::new(FaultCode::Unavailable, "t")), CallFailure::NotSent(_)));
+    }
+
+    #[test]
+    fn a_path_of_a_file_leads_nowhere_else() {
+        assert!(is_plain("documents/file_12.pdf") && is_plain("photos/file-3"));
+        for odd in [
+            "",
+            "/var/lib/file",
+            "a/../../b",
+            "a//b",
+            "./a",
+            "a?b",
+            "${TELEGRAM_BOT_TOKEN}",
+            "a#b",
+            "a\\b",
+            "ä",
+        ] {
+            assert!(!is_plain(odd), "{odd}");
+        }
     }
 }

@@ -3,17 +3,20 @@
 //! An update is confirmed by the request after the one that brought it, and only when the daemon has taken it in: whatever ends
 //! before, the service tells of it again, and the daemon knows its id.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use drupe_extension_api::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
-    api::{BotApi, CallFailure},
+    api::{BotApi, CallFailure, LARGEST_FETCHED},
     kept::Keeper,
     out,
     settings::TelegramSettings,
-    update::{self, Bot, BotCommand, Incoming, Intent},
+    update::{self, Bot, BotCommand, Incoming, Intent, SentFile},
 };
 
 /// Updates of one request. Each may have some KiB of text and more of what stands beside it, and an answer at most 1 MiB.
@@ -22,6 +25,9 @@ const UPDATES: u64 = 25;
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// How often the files of a message are asked for before it is taken in without them: with the pauses between, within half a minute.
+const TRIES: u32 = 5;
+
 /// Asks for updates, and hands in what they say.
 pub struct Ear {
     pub host: Host,
@@ -29,6 +35,8 @@ pub struct Ear {
     pub keeper: Keeper,
     pub out: out::Outgoing,
     pub settings: Arc<TelegramSettings>,
+    /// The update whose files did not come, and how often.
+    pub missing: Arc<Mutex<(i64, u32)>>,
 }
 
 impl Ear {
@@ -47,11 +55,14 @@ impl Ear {
         loop {
             match self.updates(limit).await {
                 Ok(updates) => {
-                    (pause, limit) = (PAUSE, UPDATES);
-                    if let Err(fault) = self.take_all(updates, &bot).await {
-                        // Not confirmed: it comes again.
-                        self.host.warn(format!("a message is taken in later: {fault}"));
-                        self.rest(&mut pause).await?;
+                    limit = UPDATES;
+                    match self.take_all(updates, &bot).await {
+                        Ok(()) => pause = PAUSE,
+                        Err(fault) => {
+                            // Not confirmed: it comes again.
+                            self.host.warn(format!("a message is taken in later: {fault}"));
+                            self.rest(&mut pause).await?;
+                        }
                     }
                 }
                 Err(CallFailure::TooMany { seconds }) => {
@@ -131,8 +142,64 @@ impl Ear {
                 self.say(&incoming, &format!("This is not taken in: {}", fault.message)).await;
                 Ok(())
             }
+            // Of the daemon's own disk there may be room again; whoever has the file may never give it.
+            Err(fault)
+                if fault.code == FaultCode::Unavailable && self.has_tried_enough(number, &incoming) =>
+            {
+                let mut without = incoming;
+                if let Intent::Answer { text, files } = &mut without.wanted {
+                    for SentFile { name, .. } in std::mem::take(files) {
+                        not_taken(text, &name, &fault.message);
+                    }
+                }
+                self.wants(number, &without).await
+            }
             other => other,
         }
+    }
+
+    fn has_tried_enough(&self, number: i64, incoming: &Incoming) -> bool {
+        if !matches!(&incoming.wanted, Intent::Answer { files, .. } if !files.is_empty()) {
+            return false;
+        }
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        *missing = if missing.0 == number { (number, missing.1 + 1) } else { (number, 1) };
+        missing.1 >= TRIES
+    }
+
+    /// The files of a message as the daemon gets them, and its text with words for those that it cannot get.
+    async fn with_files(
+        &self,
+        sender: &Sender,
+        text: &str,
+        files: &[SentFile],
+    ) -> Result<(Vec<InboundFile>, String), Fault> {
+        let (mut text, mut found) = (text.to_owned(), Vec::new());
+        // Not even where it is asked for that a stranger sent.
+        if !files.is_empty() && !matches!(self.host.admit(sender).await?, Admission::Known { .. }) {
+            return Err(Fault::new(FaultCode::Unauthenticated, "they are not known"));
+        }
+        for SentFile { id, name, size } in files {
+            let asked = match size {
+                Some(size) if *size > LARGEST_FETCHED => Err(format!(
+                    "it has {} MB, and Telegram gives a bot {} MB at most",
+                    size.div_ceil(1_000_000),
+                    LARGEST_FETCHED / 1_000_000
+                )),
+                _ => match self.api.file(id).await {
+                    Ok(fetch) => Ok(fetch),
+                    Err(CallFailure::Refused { description, .. }) => {
+                        Err(format!("Telegram says {description}"))
+                    }
+                    Err(failure) => return Err(failure.into_fault()),
+                },
+            };
+            match asked {
+                Ok(fetch) => found.push(InboundFile { name: name.clone(), fetch }),
+                Err(why) => not_taken(&mut text, name, &why),
+            }
+        }
+        Ok((found, text))
     }
 
     async fn wants(&self, number: i64, incoming: &Incoming) -> Result<(), Fault> {
@@ -140,11 +207,13 @@ impl Ear {
         let base = self.base(incoming);
         let session = self.keeper.look(|kept| kept.conversation(&base));
         match wanted {
-            Intent::Answer(text) => {
+            Intent::Answer { text, files } => {
+                let (files, text) = self.with_files(sender, text, files).await?;
                 let submit = Submit {
                     address: Some(place.address()),
                     agent: self.settings.agent.clone(),
                     sender: Some(sender.clone()),
+                    files,
                     ..Submit::new(SessionId::new(session)?, external_id, text)
                 };
                 self.host.submit(submit).await.map(drop)
@@ -200,7 +269,7 @@ impl Ear {
                             sender.id
                         )
                     }
-                    _ => "Only text is read here.".to_owned(),
+                    _ => "Only texts, pictures and files are read here.".to_owned(),
                 };
                 self.say(incoming, &text).await;
                 Ok(())
@@ -234,6 +303,15 @@ impl Ear {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
     }
+}
+
+/// Says in a message that a file of it is not there.
+fn not_taken(text: &mut String, name: &str, why: &str) {
+    let name: String = name.chars().filter(|letter| !letter.is_control()).take(100).collect();
+    if !text.is_empty() {
+        text.push_str("\n\n");
+    }
+    text.push_str(&format!("[A file came with this message, {name:?}, and was not taken: {why}]"));
 }
 
 /// What a failure means for whoever runs the bot.

@@ -28,11 +28,14 @@ impl Extension for Telegram {
         let api = BotApi::new(host.clone(), &settings.api);
         let keeper = Keeper::open(host.clone())?;
         let out = out::Outgoing::new(host.clone(), api.clone(), keeper.clone());
-        Ok(Self { ear: Ear { host, api, keeper, out, settings: Arc::new(settings) } })
+        let settings = Arc::new(settings);
+        Ok(Self { ear: Ear { host, api, keeper, out, settings, missing: Arc::default() } })
     }
 }
 
 impl Channel for Telegram {
+    const CARRIES_FILES: bool = true;
+
     async fn send(&self, message: OutboundMessage) -> Result<Delivery, Fault> {
         self.ear.out.send(message).await
     }

@@ -8,11 +8,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use drupe_extension_api::{prelude::*, wire::SETTLED};
+use drupe_extension_api::{
+    prelude::*,
+    wire::{FormPart, SETTLED},
+};
 use serde_json::{Value, json};
 
 use crate::{
-    api::{BotApi, CallFailure},
+    api::{BotApi, CallFailure, LARGEST_SENT},
     kept::{Card, Keeper},
     pace::ChatPace,
     text,
@@ -142,8 +145,11 @@ impl Outgoing {
         }
         let draft = match message.kind {
             OutboundKind::Answer => self.end_draft(&message.session).await?,
-            OutboundKind::Notice => None,
+            OutboundKind::Notice | OutboundKind::File => None,
         };
+        if let Some(file) = &message.file {
+            return self.send_file(place, &message, file, begun).await;
+        }
         let buttons = buttons(&message);
         let parts = text::parts(&message.text);
         let sent = self.keeper.look(|kept| kept.parts.get(&message.delivery).copied()).unwrap_or_default();
@@ -185,6 +191,35 @@ impl Outgoing {
                 .await?;
         }
         Ok(Delivery { remote_id: last.map(|id| format!("{}/{id}", place.chat)) })
+    }
+
+    /// Sends a file as it is: as a picture the service would make it smaller.
+    async fn send_file(
+        &self,
+        place: ChatPlace,
+        message: &OutboundMessage,
+        file: &OutboundFile,
+        begun: Instant,
+    ) -> Result<Delivery, Fault> {
+        if file.bytes > LARGEST_SENT {
+            let most = LARGEST_SENT / 1_000_000;
+            let said =
+                format!("it has {} MB, and Telegram takes {most} MB at most", file.bytes.div_ceil(1_000_000));
+            return Err(Fault::denied(said));
+        }
+        self.wait_for_room(place, begun).await.map_err(CallFailure::into_fault)?;
+        let text = |name: &str, value: String| FormPart::Text { name: name.to_owned(), value };
+        let mut parts = vec![text("chat_id", place.chat.to_string())];
+        parts.extend(place.thread.map(|thread| text("message_thread_id", thread.to_string())));
+        if !message.text.trim().is_empty() {
+            parts.push(text("caption", message.text.clone()));
+        }
+        parts.push(FormPart::File { name: "document".to_owned(), delivery: message.delivery.clone() });
+        let said = self.api.upload("sendDocument", parts).await;
+        self.heard(place, &said);
+        let sent = said.map_err(CallFailure::into_fault)?;
+        let id = sent["message_id"].as_i64();
+        Ok(Delivery { remote_id: id.map(|id| format!("{}/{id}", place.chat)) })
     }
 
     /// Ends what is shown of an answer; gives the message that showed it. It is not kept as that any more, before the whole
@@ -286,11 +321,16 @@ impl Outgoing {
 
     async fn paced(&self, place: ChatPlace, method: &str, params: &Value) -> Result<Value, CallFailure> {
         let said = self.api.call(method, params).await;
-        match &said {
+        self.heard(place, &said);
+        said
+    }
+
+    /// Notes when something can be sent there again.
+    fn heard(&self, place: ChatPlace, said: &Result<Value, CallFailure>) {
+        match said {
             Err(CallFailure::TooMany { seconds }) => self.pace.hold(place.chat, Instant::now(), *seconds),
             _ => self.pace.sent(place.chat, Instant::now()),
         }
-        said
     }
 
     fn drafts(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Draft>>> {

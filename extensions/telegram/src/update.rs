@@ -21,14 +21,23 @@ pub struct ChatPlace {
 /// What somebody who writes to the bot wants.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Intent {
-    /// An answer to a text.
-    Answer(String),
+    /// An answer to a text, or to files with or without one.
+    Answer { text: String, files: Vec<SentFile> },
     /// A command for this channel, without its slash.
     Command(BotCommand),
-    /// Something was sent that is no text.
+    /// Something was sent that is neither a text nor a file.
     Unreadable,
     /// A button was pressed that stands below a message.
     Pressed { query: String, message: i64, data: String },
+}
+
+/// A file that somebody sent, as the service knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentFile {
+    pub id: String,
+    pub name: String,
+    /// In bytes, where the service says it.
+    pub size: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,10 +135,8 @@ pub fn read(update: &Value, bot: &Bot) -> Option<Incoming> {
         .iter()
         .any(|it| it.is_some());
     let (place, is_private) = (place(&message), message.chat.kind == "private");
-    let with = message
-        .caption
-        .map(|caption| format!("{caption}\n(Something came with this that is no text; it was not read.)"));
-    let text = message.text.or(with);
+    let files = files(&update["message"]);
+    let text = message.text.or(message.caption);
     let answers_bot = |to: &Message| to.from.as_ref().is_some_and(|from| from.id == bot.id);
     let is_reply = message.reply_to_message.as_deref().is_some_and(answers_bot);
     // In a group only what is said to the bot.
@@ -139,13 +146,42 @@ pub fn read(update: &Value, bot: &Bot) -> Option<Incoming> {
         return None;
     }
     let wanted = match text.as_deref().map(|text| without_mention(text, &bot.username)) {
+        text if !files.is_empty() => Intent::Answer { text: text.unwrap_or_default(), files },
         None => Intent::Unreadable,
         Some(text) if text.trim().is_empty() => return None,
-        Some(text) => command(&text).map_or(Intent::Answer(text), Intent::Command),
+        Some(text) => command(&text).map_or(Intent::Answer { text, files }, Intent::Command),
     };
     // Numbers of updates begin anew at random after a week without any, so the message's own is a part of the id.
     let external_id = format!("{id}:{}:{}", place.chat, message.message_id);
     Some(Incoming { place, is_private, sender: sender(message.from?)?, external_id, wanted })
+}
+
+/// The files of a message. An animation is a document as well; of a picture the service has several sizes.
+fn files(message: &Value) -> Vec<SentFile> {
+    let sizes = message["photo"].as_array().into_iter().flatten();
+    let area = |size: &&Value| {
+        size["width"].as_u64().unwrap_or(0).saturating_mul(size["height"].as_u64().unwrap_or(0))
+    };
+    let photo = sizes.max_by_key(area).and_then(|largest| file(largest, "photo.jpg"));
+    let kinds = [
+        ("document", "document"),
+        ("video", "video.mp4"),
+        ("audio", "audio.mp3"),
+        ("voice", "voice.ogg"),
+        ("video_note", "video.mp4"),
+    ];
+    let other = kinds.iter().find_map(|(kind, name)| file(&message[*kind], name));
+    photo.into_iter().chain(other).collect()
+}
+
+/// A file with the name that it has, or else this one.
+fn file(found: &Value, name: &str) -> Option<SentFile> {
+    let named = found["file_name"].as_str().filter(|named| !named.trim().is_empty());
+    Some(SentFile {
+        id: found["file_id"].as_str()?.to_owned(),
+        name: named.unwrap_or(name).to_owned(),
+        size: found["file_size"].as_u64(),
+    })
 }
 
 fn place(message: &Message) -> ChatPlace {
@@ -263,7 +299,7 @@ mod tests {
 
     #[test]
     fn in_a_group_only_what_is_said_to_the_bot_is_heard() {
-        let answer = |text: &str| Some(Intent::Answer(text.to_owned()));
+        let answer = |text: &str| Some(Intent::Answer { text: text.to_owned(), files: Vec::new() });
         for (text, reply, expected) in [
             ("hello all", None, None),
             ("hello all", Some(8), None),
@@ -309,12 +345,15 @@ mod tests {
             message.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
             json!({"update_id": 3, "message": message})
         };
-        assert_eq!(wanted(&private(json!({"photo": []}))), Some(Intent::Unreadable));
-        assert!(
-            matches!(wanted(&private(json!({"photo": [], "caption": "look"}))), Some(Intent::Answer(text)) if text.starts_with("look\n"))
-        );
+        assert_eq!(wanted(&private(json!({"sticker": {"file_id": "s"}}))), Some(Intent::Unreadable));
+        for odd in [json!([]), json!(7), json!([{"file_id": 7}]), json!([[]])] {
+            assert_eq!(wanted(&private(json!({"photo": odd}))), Some(Intent::Unreadable));
+        }
         assert_eq!(wanted(&private(json!({"text": "/stop now"}))), Some(Intent::Command(BotCommand::Stop)));
-        assert_eq!(wanted(&private(json!({"text": "/other"}))), Some(Intent::Answer("/other".into())));
+        assert_eq!(
+            wanted(&private(json!({"text": "/other"}))),
+            Some(Intent::Answer { text: "/other".into(), files: Vec::new() })
+        );
         assert_eq!(wanted(&private(json!({"text": "  "}))), None);
         for odd in [json!({}), json!({"update_id": 1}), json!({"update_id": 1, "message": 7}), json!([])] {
             assert_eq!(wanted(&odd), None);
@@ -324,5 +363,36 @@ mod tests {
         assert_eq!(place.address(), "7/9");
         assert_eq!(ChatPlace::read("7/9"), Some(place));
         assert_eq!(ChatPlace::read("x"), None);
+    }
+    #[test]
+    fn a_file_is_known_by_what_the_service_says_of_it() {
+        let sent = |more: Value| {
+            let mut message =
+                json!({"message_id": 5, "from": {"id": 7}, "chat": {"id": 7, "type": "private"}});
+            message.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
+            match wanted(&json!({"update_id": 3, "message": message})) {
+                Some(Intent::Answer { text, files }) => (text, files),
+                other => panic!("{other:?}"),
+            }
+        };
+        let is = |id: &str, name: &str, size| vec![SentFile { id: id.into(), name: name.into(), size }];
+        let small = json!({"file_id": "s", "width": 90, "height": 60, "file_size": 1000});
+        let large = json!({"file_id": "l", "width": 900, "height": 600});
+        let photo = sent(json!({"photo": [small, large], "caption": "/new look"}));
+        assert_eq!(photo, ("/new look".to_owned(), is("l", "photo.jpg", None)));
+        let document =
+            json!({"file_id": "d", "file_name": "../a.pdf", "file_size": 12, "mime_type": "text/plain"});
+        assert_eq!(sent(json!({"document": document})), (String::new(), is("d", "../a.pdf", Some(12))));
+        let animation = json!({"animation": {"file_id": "a"}, "document": {"file_id": "d", "file_size": -1}});
+        assert_eq!(sent(animation).1, is("d", "document", None));
+        assert_eq!(sent(json!({"voice": {"file_id": "v", "file_name": " "}})).1, is("v", "voice.ogg", None));
+        // In a group a file is for the bot where its caption names it.
+        let mut update = group("", None);
+        update["message"] = json!({"message_id": 5, "from": {"id": 7}, "chat": {"id": -100, "type": "group"},
+            "voice": {"file_id": "v"}});
+        assert_eq!(wanted(&update), None);
+        update["message"]["caption"] = json!("@plum_bot listen");
+        let heard = Intent::Answer { text: "listen".to_owned(), files: is("v", "voice.ogg", None) };
+        assert_eq!(wanted(&update), Some(heard));
     }
 }

@@ -66,6 +66,7 @@ mod tests {
             session: SessionId::new("s-1").expect("an id"),
             address: None,
             text: "hello".to_owned(),
+            file: None,
         };
         let delivery = block_on(terminal.channel_send(message));
         assert_eq!(delivery, Ok(Delivery { remote_id: Some("d-1".to_owned()) }));

@@ -179,7 +179,7 @@ fn body(id: &str, message: &OutboundMessage) -> String {
     let (name, turn) = match kind {
         // The key of an answer begins with its turn.
         OutboundKind::Answer => ("message.answer", delivery.split('>').next()),
-        OutboundKind::Notice => ("message.notice", None),
+        OutboundKind::Notice | OutboundKind::File => ("message.notice", None),
     };
     let mut data = json!({"id": id, "session": session, "text": text});
     if let Some(turn) = turn {

@@ -28,6 +28,7 @@ fn to(address: Option<&str>) -> OutboundMessage {
         session: "main".parse().expect("a session"),
         address: address.map(Into::into),
         text: "hello".into(),
+        file: None,
     }
 }
 

@@ -65,6 +65,11 @@ impl Folders {
         Caches { verdicts_file, copies: self.libraries(), exe: own_program(exe), strict }
     }
 
+    /// Copies of files that are to be sent.
+    pub fn outgoing(&self) -> PathBuf {
+        self.root.join("data").join(".outgoing")
+    }
+
     /// What native extensions are built with.
     pub fn sdk(&self) -> PathBuf {
         self.root.join("data").join(".sdk")

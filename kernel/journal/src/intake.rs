@@ -1,11 +1,11 @@
 //! Messages come in: each becomes one turn, however often it is sent.
 
 use drupe_extension_api::{TurnId, wire::QueueMode};
-use rusqlite::OptionalExtension;
+use rusqlite::{Connection, OptionalExtension};
 use uuid::Uuid;
 
 use crate::{
-    Accepted, Inbound, QueuedTurn, SessionState, StoreError,
+    Accepted, Inbound, Origin, QueuedTurn, SessionState, StoreError,
     cache::{RECORDED, Recorded, Turn},
     grants,
     recent::Change,
@@ -61,8 +61,18 @@ pub(crate) fn accept(on: &mut Writing<'_>, inbound: &Inbound) -> Result<Accepted
 
 /// The turn of the same message, if it came before.
 fn known(on: &Writing<'_>, inbound: &Inbound) -> Result<Option<TurnId>, StoreError> {
+    let Inbound { ask, origin, .. } = inbound;
+    turn_of(on.db, origin, &ask.channel, &ask.external_id)
+}
+
+/// The turn of a message, if that was taken in.
+pub(crate) fn turn_of(
+    db: &Connection,
+    origin: &Origin,
+    channel: &str,
+    external_id: &str,
+) -> Result<Option<TurnId>, StoreError> {
     let mut find =
-        on.statement("SELECT id FROM turns WHERE origin = ?1 AND channel = ?2 AND external_id = ?3")?;
-    let key = (inbound.origin.to_string(), &inbound.ask.channel, &inbound.ask.external_id);
-    Ok(find.query_row(key, |row| id(row, 0)).optional()?)
+        db.prepare_cached("SELECT id FROM turns WHERE origin = ?1 AND channel = ?2 AND external_id = ?3")?;
+    Ok(find.query_row((origin.to_string(), channel, external_id), |row| id(row, 0)).optional()?)
 }

@@ -1,4 +1,4 @@
-//! What goes out to people through channels: the answer of a turn, and notices that nobody asked for.
+//! What goes out to people through channels: the answer of a turn, files, and notices that nobody asked for.
 //!
 //! A message is a row before it is sent. It is `due` until a channel takes it up and `sending` while nobody knows whether
 //! it arrived; it ends as `sent`, as `uncertain` (the channel cannot tell, or the process ended meanwhile) or as `failed`
@@ -12,18 +12,19 @@
 use std::fmt;
 
 use drupe_extension_api::{
-    EffectId, EventBody, SessionId,
-    wire::{OutboundKind, SETTLED},
+    EffectId, EventBody, SessionId, TurnId,
+    wire::{OutboundFile, OutboundKind, SETTLED},
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
     StoreError,
     cache::Turn,
     events,
-    rows::{id, name_of, named, time},
+    rows::{id, json, name_of, named, time},
     sessions,
     writer::Writing,
 };
@@ -65,10 +66,33 @@ pub struct Delivery {
     pub session: SessionId,
     /// What goes out.
     pub message: Outbound,
+    /// The file that goes out, with the text beside it.
+    pub file: Option<OutboundFile>,
     /// How often it was tried before.
     pub attempts: u32,
     /// Since when it waits.
     pub created: Timestamp,
+}
+
+/// A file as its row has it, in the place of a text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileMessage {
+    /// What stands beside the file, for a person.
+    pub text: String,
+    /// Where it was in the workspace.
+    pub path: String,
+    pub file: OutboundFile,
+}
+
+/// How the keys of files begin. Their rows are those of notices otherwise, so that the file of an older release takes them.
+pub const FILE_KEY: &str = "file:";
+
+/// Where what is sent in a turn goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WayOut {
+    pub session: SessionId,
+    pub channel: String,
+    pub address: Option<String>,
 }
 
 /// What became of one attempt to send a message.
@@ -214,6 +238,69 @@ pub(crate) fn settled(on: &Writing<'_>, key: &str, text: &str) -> Result<bool, S
     Ok(told == 1)
 }
 
+/// Where what is sent in a turn goes: to whoever wrote there, and of an agent that outlives the turn in which it was spawned to whoever
+/// wrote in that one. None where nobody did through a channel.
+pub(crate) fn way_out(db: &Connection, turn: &TurnId) -> Result<Option<WayOut>, StoreError> {
+    let mut find = db.prepare_cached(
+        "WITH RECURSIVE above(session, channel, address, origin, depth) AS (
+             SELECT session, channel, address, origin, 0 FROM turns WHERE id = ?1
+             UNION ALL
+             SELECT turns.session, turns.channel, turns.address, turns.origin, depth + 1
+             FROM above JOIN turns ON turns.id = substr(above.origin, length('spawned:') + 1)
+             WHERE above.origin LIKE 'spawned:%' AND depth < 16
+         )
+         SELECT sessions.id, channel, address FROM above JOIN sessions ON sessions.number = above.session
+         WHERE channel <> '' ORDER BY depth LIMIT 1",
+    )?;
+    let found = find.query_row([turn.as_str()], |row| {
+        Ok(WayOut { session: id(row, 0)?, channel: row.get(1)?, address: row.get(2)? })
+    });
+    Ok(found.optional()?)
+}
+
+/// The channel of what was queued under a key; none where nothing was.
+pub(crate) fn channel_of(db: &Connection, key: &str) -> Result<Option<String>, StoreError> {
+    let mut find = db.prepare_cached("SELECT channel FROM outbox WHERE key = ?1")?;
+    Ok(find.query_row([key], |row| row.get(0)).optional()?)
+}
+
+/// Queues a file under a key that nothing has, and that begins with [`FILE_KEY`].
+pub(crate) fn queue_file(
+    on: &mut Writing<'_>,
+    key: &str,
+    to: &WayOut,
+    file: &FileMessage,
+) -> Result<(), StoreError> {
+    let WayOut { session, channel, address } = to.clone();
+    let number = sessions::known_or_new(on, &session)?.number;
+    let text = serde_json::to_string(file).map_err(|error| StoreError::Record(error.to_string()))?;
+    queue(on, OutboundKind::Notice, key, (number, None), &Outbound { channel, address, text })?;
+    let message = format!("`{}` goes out as a file", file.path);
+    let told = EventBody::Diagnostic { code: "file".into(), message };
+    events::record(on, &session, None, &[(None, told)])
+}
+
+/// The keys of files of which it is not known what became.
+pub(crate) fn files_on_the_way(db: &Connection) -> Result<Vec<String>, StoreError> {
+    let mut all = db.prepare_cached(
+        "SELECT key FROM outbox WHERE state IN ('due', 'sending') AND key LIKE 'file:%' ORDER BY number",
+    )?;
+    Ok(all.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+}
+
+/// The file that a channel is sending under this key at this moment.
+pub(crate) fn file_being_sent(
+    db: &Connection,
+    key: &str,
+    channel: &str,
+) -> Result<Option<OutboundFile>, StoreError> {
+    let mut find = db.prepare_cached(
+        "SELECT text FROM outbox WHERE key = ?1 AND channel = ?2 AND state = 'sending' AND key LIKE 'file:%'",
+    )?;
+    let found = find.query_row((key, channel), |row| json::<FileMessage>(row, 0)).optional()?;
+    Ok(found.map(|found| found.file))
+}
+
 fn queue(
     on: &Writing<'_>,
     kind: OutboundKind,
@@ -271,17 +358,36 @@ pub(crate) fn ended(on: &mut Writing<'_>, delivery: DeliveryId, end: &Sent) -> R
     };
     let mut step = on.statement(
         "UPDATE outbox SET state = ?3, remote_id = ?4, why = ?5, updated_ms = ?2
-         WHERE number = ?1 AND state = 'sending' RETURNING session, channel, kind",
+         WHERE number = ?1 AND state = 'sending' RETURNING session, channel, kind, address, text, key",
     )?;
     let moved = step.query_row((delivery.0, on.now_ms(), state, remote_id, why), |row| {
-        Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, named::<OutboundKind>(row, 2)?))
+        let to = Outbound { channel: row.get(1)?, address: row.get(3)?, text: row.get(4)? };
+        let key: String = row.get(5)?;
+        Ok((row.get::<_, i64>(0)?, kind_of(&key, named(row, 2)?), to, key))
     });
-    let (session, channel, kind) =
+    let (session, kind, to, key) =
         moved.optional()?.ok_or(StoreError::Delivery { delivery, needed: "sending" })?;
     let what = match kind {
-        OutboundKind::Answer => "an answer",
-        OutboundKind::Notice => "a notice",
+        OutboundKind::Answer => "an answer".to_owned(),
+        OutboundKind::Notice => "a notice".to_owned(),
+        OutboundKind::File => {
+            let path = serde_json::from_str::<FileMessage>(&to.text).map(|sent| sent.path);
+            let what = format!("the file `{}`", path.unwrap_or_default());
+            // Whoever waits for it does not read the session's events.
+            if let Sent::Failed(why) = end {
+                let text = format!("{what} could not be sent: {why}");
+                queue(
+                    on,
+                    OutboundKind::Notice,
+                    &format!("failed:{key}"),
+                    (session, None),
+                    &Outbound { channel: to.channel.clone(), address: to.address.clone(), text },
+                )?;
+            }
+            what
+        }
     };
+    let channel = to.channel;
     let (code, message) = match end {
         Sent::Delivered { .. } | Sent::Again(_) => return Ok(()),
         Sent::Failed(why) => {
@@ -306,13 +412,27 @@ pub(crate) fn doubt_all(on: &mut Writing<'_>) -> Result<(), StoreError> {
     found.into_iter().try_for_each(|number| ended(on, DeliveryId(number), &doubt))
 }
 
+fn kind_of(key: &str, kind: OutboundKind) -> OutboundKind {
+    if key.starts_with(FILE_KEY) { OutboundKind::File } else { kind }
+}
+
 fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
+    let key: String = row.get(1)?;
+    let kind = kind_of(&key, named(row, 2)?);
+    let (text, file) = match kind {
+        OutboundKind::File => {
+            let FileMessage { text, file, .. } = json(row, 6)?;
+            (text, Some(file))
+        }
+        OutboundKind::Answer | OutboundKind::Notice => (row.get(6)?, None),
+    };
     Ok(Delivery {
         id: DeliveryId(row.get(0)?),
-        key: row.get(1)?,
-        kind: named(row, 2)?,
+        key,
+        kind,
         session: id(row, 3)?,
-        message: Outbound { channel: row.get(4)?, address: row.get(5)?, text: row.get(6)? },
+        message: Outbound { channel: row.get(4)?, address: row.get(5)?, text },
+        file,
         attempts: row.get(7)?,
         created: time(row, 8)?,
     })

@@ -8,7 +8,7 @@
 //! | `log` | what one commit recorded: events and entries of runs, as JSON arrays, and in place of an event that an entry tells of, which one that is; takes as many `positions` as it has events, at least one | session number × 2³² + position of its first event |
 //! | `checkpoints` | what a turn without an answer needs of its log up to a row when it goes on, in the form of a `version` (`checkpoints.rs`) | `turn` |
 //! | `usage` | sums of runs, model calls, tokens and cost | `day` (since 1970, UTC), `session`, `agent`, `model` |
-//! | `outbox` | what goes out through a channel, the `answer` of a turn or a `notice`: `due` → `sending` → `sent`, `uncertain` or `failed`, which are never left | `number`; `key` unique, which channels are told; one answer a `turn` |
+//! | `outbox` | what goes out through a channel, the `answer` of a turn or a `notice`, which is a file where its key begins with `file:`, and whose `text` is then JSON: `due` → `sending` → `sent`, `uncertain` or `failed`, which are never left | `number`; `key` unique, which channels are told; one answer a `turn` |
 //! | `followers` | a durable subscription | `subscriber`, `topic` |
 //! | `messages` | a message of a topic, for as long as there is a delivery of it | `number` |
 //! | `deliveries` | such a message on its way to one subscriber, waiting or `dead`; one that is dead may stand for all that were `cut` at its topic, the latest of which is its message | `number`, in order of publication |

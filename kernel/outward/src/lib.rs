@@ -5,10 +5,12 @@
 //! through. Nothing here is logged.
 
 mod fill;
+mod form;
 mod request;
 mod send;
 
 pub use fill::BoundValue;
+pub use form::FormFile;
 pub use request::host_of;
 pub use send::OutwardClient;
 
@@ -20,3 +22,5 @@ pub const LONGEST_ANSWER: usize = 1 << 20;
 pub const LONGEST_HEAD: usize = 32 << 10;
 /// The most headers of a request.
 pub const MOST_HEADERS: usize = 64;
+/// The most parts of a form.
+pub const MOST_PARTS: usize = 32;

@@ -107,6 +107,13 @@ impl FilledRequest {
                 Fault::invalid(format!("`{}` is no method", shown(&request.method)))
                     .help("GET, HEAD, POST, PUT, PATCH and DELETE are")
             })?;
+        if !request.form.is_empty() {
+            let has = |name: &str| request.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
+            if request.body.is_some() || has("content-type") {
+                let message = "a request with a form has neither a body beside it nor a `content-type`";
+                return Err(Fault::invalid(message));
+            }
+        }
         if request.headers.len() > MOST_HEADERS {
             return Err(Fault::invalid(format!("a request has at most {MOST_HEADERS} headers")));
         }
@@ -173,6 +180,8 @@ fn shown(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use drupe_extension_api::wire::FormPart;
+
     use super::*;
 
     const KEY: [BoundValue<'_>; 1] = [BoundValue { name: "KEY", value: "12345678 & more" }];
@@ -303,6 +312,7 @@ mod tests {
             asked.headers = headers.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
             asked
         };
+        let part = || FormPart::Text { name: "a".to_owned(), value: "b".to_owned() };
         let long = OutwardRequest { body: Some("x".repeat(LONGEST_REQUEST + 1)), ..with(&[]) };
         for (asked, said) in [
             (with(&[("x-key", "${KEY}")]), "has a value that no header can have"),
@@ -315,6 +325,8 @@ mod tests {
             (OutwardRequest { method: "TRACE".to_owned(), ..with(&[]) }, "`TRACE` is no method"),
             (OutwardRequest { method: "post".to_owned(), ..with(&[]) }, "`post` is no method"),
             (long, "longer than 1048576 bytes"),
+            (with(&[("Content-Type", "text/plain")]).form(vec![part()]), "neither a body"),
+            (OutwardRequest { body: Some(String::new()), ..with(&[]).form(vec![part()]) }, "neither a body"),
         ] {
             let fault = made(&asked, &hostile).err().unwrap_or_else(|| panic!("{said}"));
             assert!(fault.message.contains(said) && !fault.message.contains("1234567"), "{fault}");

@@ -10,8 +10,8 @@ use drupe_extension_api::{
     wire::{OutwardRequest, OutwardResponse},
 };
 use reqwest::{
-    Client, Response,
-    header::{ACCEPT_ENCODING, HeaderMap, HeaderValue},
+    Client, RequestBuilder, Response, StatusCode,
+    header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue},
     redirect::Policy,
 };
 use tokio::time::timeout;
@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use crate::{
     LONGEST_ANSWER,
     fill::BoundValue,
+    form::{FilledForm, FormFile},
     request::{FilledRequest, address, leads_to, not_bound},
 };
 
@@ -39,12 +40,58 @@ impl OutwardClient {
     ///
     /// # Errors
     /// [`FaultCode::Denied`] for such a host, [`FaultCode::Invalid`] for what is no request, and what becomes of one on its way. None holds a
-    /// secret.
+    /// secret. `files` are those of its form, in their order.
     pub async fn send<'a>(
         &self,
         request: &OutwardRequest,
+        files: Vec<FormFile>,
         secrets: impl Iterator<Item = (Option<BoundValue<'a>>, &'a [String])>,
     ) -> Result<OutwardResponse, Fault> {
+        let (mut sending, _) = self.prepared(request, secrets)?;
+        if !request.form.is_empty() {
+            let FilledForm { content_type, length, body } = FilledForm::of(&request.form, files)?;
+            sending = sending.header(CONTENT_TYPE, content_type).header(CONTENT_LENGTH, length).body(body);
+        }
+        in_time(request, async { answer(sending.send().await.map_err(failed)?).await }).await
+    }
+
+    /// The same for an answer that is a file of any length, which `take` gets in parts and may refuse; gives the status. What comes with
+    /// another status than 200 is not taken.
+    ///
+    /// # Errors
+    /// The same, those of `take`, and [`FaultCode::Denied`] where the file holds a secret that was bound to the host.
+    pub async fn fetch<'a>(
+        &self,
+        request: &OutwardRequest,
+        secrets: impl Iterator<Item = (Option<BoundValue<'a>>, &'a [String])>,
+        mut take: impl FnMut(&[u8]) -> Result<(), Fault>,
+    ) -> Result<u16, Fault> {
+        let (sending, values) = self.prepared(request, secrets)?;
+        let fetching = async {
+            let mut response = sending.send().await.map_err(failed)?;
+            let status = response.status();
+            if status != StatusCode::OK {
+                return Ok(status.as_u16());
+            }
+            not_encoded(&response)?;
+            let mut watch = SecretWatch::new(&values);
+            while let Some(part) = response.chunk().await.map_err(failed)? {
+                if watch.found(&part) {
+                    return Err(Fault::denied("the answer holds a secret that was sent with the request"));
+                }
+                take(&part)?;
+            }
+            Ok(status.as_u16())
+        };
+        in_time(request, fetching).await
+    }
+
+    /// A request with what is bound to its host, and that.
+    fn prepared<'a>(
+        &self,
+        request: &OutwardRequest,
+        secrets: impl Iterator<Item = (Option<BoundValue<'a>>, &'a [String])>,
+    ) -> Result<(RequestBuilder, Vec<BoundValue<'a>>), Fault> {
         let url = address(&request.url)?;
         let bound = secrets.filter(|(_, hosts)| hosts.iter().any(|host| leads_to(&url, host)));
         let bound: Vec<Option<BoundValue<'_>>> = bound.map(|(value, _)| value).collect();
@@ -54,16 +101,8 @@ impl OutwardClient {
         let values: Vec<BoundValue<'_>> = bound.into_iter().flatten().collect();
         let local = url.scheme() == "http";
         let FilledRequest { method, url, headers, body } = FilledRequest::of(request, url, &values)?;
-        let mut builder = self.client(local)?.request(method, url).headers(headers);
-        if let Some(body) = body {
-            builder = builder.body(body);
-        }
-        let within = Duration::from_millis(request.timeout_ms).min(LONGEST);
-        let answered = timeout(within, async { answer(builder.send().await.map_err(failed)?).await }).await;
-        answered.unwrap_or_else(|_| {
-            let message = format!("no whole answer came within {} ms", within.as_millis());
-            Err(Fault::new(FaultCode::Timeout, message))
-        })
+        let builder = self.client(local)?.request(method, url).headers(headers);
+        Ok((body.into_iter().fold(builder, RequestBuilder::body), values))
     }
 
     fn client(&self, local: bool) -> Result<Client, Fault> {
@@ -104,15 +143,56 @@ fn causes(error: &dyn std::error::Error) -> String {
     }
 }
 
+/// Waits for an answer as long as the request says.
+async fn in_time<T>(
+    request: &OutwardRequest,
+    answering: impl Future<Output = Result<T, Fault>>,
+) -> Result<T, Fault> {
+    let within = Duration::from_millis(request.timeout_ms).min(LONGEST);
+    timeout(within, answering).await.unwrap_or_else(|_| {
+        let message = format!("no whole answer came within {} ms", within.as_millis());
+        Err(Fault::new(FaultCode::Timeout, message))
+    })
+}
+
+fn not_encoded(response: &Response) -> Result<(), Fault> {
+    match response.headers().get(CONTENT_ENCODING) {
+        Some(encoding) if encoding != "identity" => {
+            Err(Fault::invalid("the answer is compressed, which was not asked for"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Looks for secrets in what comes in parts, wherever it is cut.
+struct SecretWatch<'a> {
+    secrets: Vec<&'a [u8]>,
+    /// The end of what came so far, in which one may have begun.
+    seen: Vec<u8>,
+}
+
+impl<'a> SecretWatch<'a> {
+    fn new(values: &[BoundValue<'a>]) -> Self {
+        let secrets = values.iter().map(|bound| bound.value.as_bytes()).filter(|value| !value.is_empty());
+        Self { secrets: secrets.collect(), seen: Vec::new() }
+    }
+
+    /// Whether one ends in this part.
+    fn found(&mut self, part: &[u8]) -> bool {
+        self.seen.extend_from_slice(part);
+        let found = self.secrets.iter().any(|secret| memchr::memmem::find(&self.seen, secret).is_some());
+        let longest = self.secrets.iter().map(|secret| secret.len()).max().unwrap_or(1);
+        self.seen.drain(..(self.seen.len() + 1).saturating_sub(longest).min(self.seen.len()));
+        found
+    }
+}
+
 async fn answer(mut response: Response) -> Result<OutwardResponse, Fault> {
     let status = response.status().as_u16();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let headers = response.headers().iter().map(|(name, value)| (name.to_string(), text(value.as_bytes())));
     let headers: Vec<(String, String)> = headers.collect();
-    let encoded = headers.iter().any(|(name, value)| name == "content-encoding" && value != "identity");
-    if encoded {
-        return Err(Fault::invalid("the answer is compressed, which was not asked for"));
-    }
+    not_encoded(&response)?;
     let mut body = Vec::new();
     while let Some(bytes) = response.chunk().await.map_err(failed)? {
         if body.len() + bytes.len() > LONGEST_ANSWER {
@@ -124,4 +204,25 @@ async fn answer(mut response: Response) -> Result<OutwardResponse, Fault> {
     // What is no text could not be looked through for the secret.
     let body = String::from_utf8(body).map_err(|_| Fault::invalid("the answer is no text in UTF-8"))?;
     Ok(OutwardResponse { status, headers, body })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_found_wherever_what_comes_is_cut() {
+        let values = [BoundValue { name: "A", value: "abcdef" }, BoundValue { name: "B", value: "xy" }];
+        let found = |parts: &[&str]| {
+            let mut watch = SecretWatch::new(&values);
+            parts.iter().any(|part| watch.found(part.as_bytes()))
+        };
+        let text = "12abcdef34";
+        for one in 0..text.len() {
+            for two in one..text.len() {
+                assert!(found(&[&text[..one], &text[one..two], &text[two..]]), "{one} {two}");
+            }
+        }
+        assert!(found(&["x", "y"]) && !found(&["abcde", "ghi", "x", "", "z"]));
+    }
 }

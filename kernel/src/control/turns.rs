@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use drupe_agent::Chain;
+use drupe_attachments::WorkspaceInbox;
 use drupe_extension_api::{
     AgentId, ExtensionId, Fault, FaultCode, SessionId, TurnId,
     control::{DeletedSession, Power, SessionShow, TurnArgument, TurnResult},
@@ -33,6 +34,10 @@ pub async fn submit(kernel: &Arc<Kernel>, by: &Principal, submit: Submit) -> Res
         Who::Operator => None,
         Who::Token { name, .. } => Some(name.clone()),
     };
+    if !submit.files.is_empty() {
+        let message = format!("{} hands no files in with a message", by.name());
+        return Err(Fault::denied(message).help("put them into the workspace, and say where they are"));
+    }
     if submit.sender.is_some() {
         let message = format!("{} is no channel, so it says of nobody that they wrote", by.name());
         return Err(Fault::denied(message).help("leave `sender` out"));
@@ -147,7 +152,7 @@ pub async fn stop_own(kernel: &Arc<Kernel>, id: &ExtensionId, ask: StopConversat
 }
 
 /// Refuses a session that is not the extension's own.
-fn is_own(id: &ExtensionId, session: &SessionId) -> Result<(), Fault> {
+pub fn is_own(id: &ExtensionId, session: &SessionId) -> Result<(), Fault> {
     if session.below(id.as_str()).is_none_or(str::is_empty) {
         let message = format!("extension `{id}` may not speak in session `{session}`");
         return Err(Fault::denied(message).help(format!("its own sessions begin with `{id}:`")));
@@ -220,6 +225,9 @@ pub async fn delete_session(
 ) -> Result<Option<DeletedSession>, Fault> {
     let deleted = kernel.store.delete_session(session).await?;
     if let Some(deleted) = &deleted {
+        let (inbox, gone) = (WorkspaceInbox::new(kernel.base.home.workspace()), deleted.sessions.clone());
+        let forgetting = move || gone.iter().for_each(|session| inbox.forget(session));
+        tokio::task::spawn_blocking(forgetting).await.map_err(Fault::internal)?;
         let retention = &kernel.base.config.journal.retention;
         if let Some(folder) = retention.archive.folder(kernel.base.home.root()) {
             for session in &deleted.sessions {

@@ -41,7 +41,13 @@ async fn an_extension_shows_notices_in_its_own_sessions_and_where_it_was_called_
     let folder = tempfile::tempdir().expect("a folder");
     let roster = roster(folder.path());
     let wired = Arc::clone(&roster.wired);
-    let outbox = Outbox::new(roster.life.clone(), roster.store.clone(), wired, Arc::clone(&roster.bus));
+    let outbox = Outbox::new(
+        roster.life.clone(),
+        roster.store.clone(),
+        wired,
+        Arc::clone(&roster.bus),
+        OutgoingFiles::new(roster.base.home.outgoing()),
+    );
     let by: ExtensionId = "mail".parse().expect("an id");
     let notify = async |session: Option<&str>, text: &str| {
         let session = session.map(|id| id.parse().expect("an id"));
@@ -62,7 +68,13 @@ async fn a_notice_without_a_session_is_shown_where_a_person_wrote_last() {
     let folder = tempfile::tempdir().expect("a folder");
     let roster = roster(folder.path());
     let wired = Arc::clone(&roster.wired);
-    let outbox = Outbox::new(roster.life.clone(), roster.store.clone(), wired, Arc::clone(&roster.bus));
+    let outbox = Outbox::new(
+        roster.life.clone(),
+        roster.store.clone(),
+        wired,
+        Arc::clone(&roster.bus),
+        OutgoingFiles::new(roster.base.home.outgoing()),
+    );
     let by: ExtensionId = "mail".parse().expect("an id");
     let written = |session: &str, channel: &str, origin| {
         let session: SessionId = session.parse().expect("an id");
@@ -88,7 +100,13 @@ async fn an_outbox_without_anything_to_send_ends_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let roster = roster(folder.path());
     let wired = Arc::clone(&roster.wired);
-    let outbox = Outbox::new(roster.life.clone(), roster.store.clone(), wired, Arc::clone(&roster.bus));
+    let outbox = Outbox::new(
+        roster.life.clone(),
+        roster.store.clone(),
+        wired,
+        Arc::clone(&roster.bus),
+        OutgoingFiles::new(roster.base.home.outgoing()),
+    );
     let outbox = Arc::new(outbox);
     assert!(!outbox.carries("mail") && !outbox.carries("no id"));
     tokio::join!(send_until_the_end(Arc::clone(&outbox)), outbox.finish());
@@ -99,7 +117,9 @@ async fn what_people_are_told_is_copied_by_the_rules_for_its_session_and_nothing
     let folder = tempfile::tempdir().expect("a folder");
     let roster = roster(folder.path());
     let wired = Arc::clone(&roster.wired);
-    let outbox = Outbox::new(roster.life.clone(), roster.store.clone(), wired, Arc::clone(&roster.bus));
+    let outgoing = OutgoingFiles::new(roster.base.home.outgoing());
+    let outbox =
+        Outbox::new(roster.life.clone(), roster.store.clone(), wired, Arc::clone(&roster.bus), outgoing);
     let rule = |session: &str, channel: &str, address: Option<&str>| CopyRule {
         session: session.into(),
         channel: channel.parse().expect("an id"),

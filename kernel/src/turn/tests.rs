@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use drupe_agent::{Conversation, Recipe};
+use drupe_attachments::OutgoingFiles;
 use drupe_extension_api::{control::Blamed, wire::Submit};
 use drupe_journal::{Inbound, Origin};
 
@@ -77,7 +78,13 @@ fn restarts_in_order_do_not_count_against_a_turn() {
 fn turns(home: &Path) -> Turns {
     let roster = roster(home);
     let (store, wired) = (roster.store.clone(), Arc::clone(&roster.wired));
-    let outbox = Outbox::new(roster.life.clone(), store.clone(), wired, Arc::clone(&roster.bus));
+    let outbox = Outbox::new(
+        roster.life.clone(),
+        store.clone(),
+        wired,
+        Arc::clone(&roster.bus),
+        OutgoingFiles::new(roster.base.home.outgoing()),
+    );
     let approvals = roster.base.config.approvals.clone();
     let policy = CallPolicy::new(approvals, store.clone(), Arc::clone(&roster.base.clock));
     Turns {

@@ -202,6 +202,11 @@ pub fn wire(parts: &[Part], context: &Context<'_>) -> Result<Snapshot, WireFault
         .filter(|p| p.can(Capability::Channel))
         .filter_map(|p| Some((p.id().clone(), Arc::clone(p.instance.as_ref()?))))
         .collect();
+    let file_channels = parts
+        .iter()
+        .filter(|p| p.can(Capability::Channel) && p.description.carries_files)
+        .map(|p| p.id().clone())
+        .collect();
     let hooks = Arc::new(HookSet::of(parts.iter().filter(|p| p.can(Capability::Hook)), context.lasting));
     let contexts = Contexts::of(parts.iter().filter(|p| p.can(Capability::Context)), context.lasting);
     let followed = parts.iter().filter(|p| p.is_agent()).flat_map(|part| {
@@ -236,6 +241,7 @@ pub fn wire(parts: &[Part], context: &Context<'_>) -> Result<Snapshot, WireFault
         agents,
         tools,
         channels,
+        file_channels,
         resolved,
         hooks,
         contexts,

@@ -1,6 +1,9 @@
 //! The registry snapshot: who exists, and who may use what. Immutable; an invocation keeps the one it began with.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use drupe_agent::{Agent, HandoffLimits, LoopAgent, Registered, Registry};
 use drupe_config::AgentApprovals;
@@ -27,6 +30,8 @@ pub struct Snapshot {
     pub tools: BTreeMap<ExtensionId, Vec<Arc<Registered>>>,
     /// The extensions that carry messages.
     pub channels: BTreeMap<ExtensionId, Arc<Instance>>,
+    /// Those of them that take files.
+    pub file_channels: BTreeSet<ExtensionId>,
     /// For native extensions: the tools that their `uses_tools` resolved to.
     pub resolved: BTreeMap<ExtensionId, Arc<Registry>>,
     pub hooks: Arc<HookSet>,

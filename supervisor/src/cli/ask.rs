@@ -120,6 +120,7 @@ impl Ask {
         Ok(Submit {
             carried: None,
             sender: None,
+            files: Vec::new(),
             channel: String::new(),
             external_id: uuid::Uuid::new_v4().to_string(),
             session,

@@ -39,6 +39,14 @@ pub struct Posted {
     pub edits: usize,
 }
 
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document {
+    pub chat: i64,
+    pub name: String,
+    pub caption: String,
+    pub bytes: Vec<u8>,
+}
+
 #[derive(Default)]
 struct State {
     updates: VecDeque<Value>,
@@ -54,6 +62,12 @@ struct State {
     polls: u64,
     /// Chats in which nothing can be sent.
     blocked: Vec<i64>,
+    /// Files that people sent, by their ids: paths at which they are, and what they hold.
+    files: BTreeMap<String, (String, Vec<u8>)>,
+    /// Files that the bot sent.
+    documents: Vec<Document>,
+    /// Whether whoever asks for a file waits for it.
+    holds_files: bool,
 }
 
 #[derive(Clone)]
@@ -107,6 +121,27 @@ impl BotServer {
         self.shared.1.notify_all();
     }
 
+    /// Somebody sent a file with this id.
+    pub fn keep(&self, id: &str, content: &[u8]) {
+        let path = format!("documents/file_{id}");
+        self.state().files.insert(id.to_owned(), (path, content.to_owned()));
+    }
+
+    /// Has whoever asks for a file wait for it, or lets it come.
+    pub fn hold_files(&self, hold: bool) {
+        self.state().holds_files = hold;
+        self.shared.1.notify_all();
+    }
+
+    /// A message of somebody with what else it has; the update.
+    pub fn message_with(&self, who: i64, more: Value) -> Value {
+        let mut update = self.message(who, "");
+        let message = update["message"].as_object_mut().expect("a message");
+        message.remove("text");
+        message.extend(more.as_object().expect("a map").clone());
+        update
+    }
+
     /// A number for the next update.
     pub fn number(&self) -> i64 {
         let mut state = self.state();
@@ -156,6 +191,11 @@ impl BotServer {
         self.chat(chat).into_iter().map(|(_, posted)| posted.text).collect()
     }
 
+    /// Files that the bot sent into a chat.
+    pub fn documents(&self, chat: i64) -> Vec<Document> {
+        self.state().documents.iter().filter(|document| document.chat == chat).cloned().collect()
+    }
+
     /// Calls of a method so far, each with its time.
     pub fn calls(&self, method: &str) -> Vec<(Instant, Value)> {
         let state = self.state();
@@ -172,7 +212,7 @@ impl BotServer {
         stream.set_nodelay(true)?;
         let mut reader = BufReader::new(stream.try_clone()?);
         loop {
-            let (mut path, mut length) = (String::new(), 0);
+            let (mut path, mut length, mut kind) = (String::new(), 0, String::new());
             loop {
                 let mut line = String::new();
                 if reader.read_line(&mut line)? == 0 {
@@ -184,13 +224,27 @@ impl BotServer {
                 if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
                     length = value.trim().parse().unwrap_or(0);
                 }
+                if let Some((name, value)) = line.split_once(':')
+                    && name.eq_ignore_ascii_case("content-type")
+                {
+                    kind = value.trim().to_owned();
+                }
                 if line.trim().is_empty() {
                     break;
                 }
             }
             let mut body = vec![0; length];
             reader.read_exact(&mut body)?;
-            let params: Value = serde_json::from_slice(&body).unwrap_or_default();
+            if let Some(path) = path.strip_prefix(&format!("/file/bot{TOKEN}/")) {
+                match self.file(&mut stream, path)? {
+                    true => continue,
+                    false => return Ok(()),
+                }
+            }
+            let params: Value = match kind.starts_with("multipart/form-data") {
+                true => form(&kind, &body),
+                false => serde_json::from_slice(&body).unwrap_or_default(),
+            };
             let Some(method) = path.strip_prefix(&format!("/bot{TOKEN}/")) else {
                 answer(&mut stream, refused(401, "Unauthorized"))?;
                 continue;
@@ -232,6 +286,33 @@ impl BotServer {
         }
     }
 
+    /// Gives a file; whether the connection goes on.
+    fn file(&self, stream: &mut TcpStream, path: &str) -> std::io::Result<bool> {
+        let mut state = self.state();
+        state.calls.push((Instant::now(), "file".to_owned(), json!({"path": path})));
+        let at = state.troubles.iter().position(|(of, _, _)| *of == "file");
+        let trouble = at.map(|at| state.troubles.remove(at).2);
+        let found = state.files.values().find(|(known, _)| known == path).map(|(_, content)| content.clone());
+        let held = |state: &mut State| state.holds_files;
+        drop(self.shared.1.wait_while(state, held).expect("no thread panics while it holds this"));
+        let content = match (trouble, found) {
+            (Some(Trouble::Refused(code, text)), _) => {
+                write!(stream, "HTTP/1.1 {code} {text}\r\ncontent-length: 0\r\n\r\n")?;
+                return Ok(true);
+            }
+            (_, None) => {
+                write!(stream, "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")?;
+                return Ok(true);
+            }
+            (_, Some(content)) => content,
+        };
+        let head = "content-type: application/octet-stream\r\ncontent-length";
+        write!(stream, "HTTP/1.1 200 OK\r\n{head}: {}\r\n\r\n", content.len())?;
+        let half = trouble.is_some();
+        stream.write_all(&content[..if half { content.len() / 2 } else { content.len() }])?;
+        Ok(!half)
+    }
+
     fn perform(&self, method: &str, params: &Value) -> (u16, Value) {
         let chat = params["chat_id"].as_i64().unwrap_or_default();
         let text = params["text"].as_str().unwrap_or_default();
@@ -240,6 +321,26 @@ impl BotServer {
             "getMe" => done(json!({"id": BOT, "is_bot": true, "first_name": "Plum", "username": "plum_bot"})),
             "getUpdates" => self.updates(params),
             "answerCallbackQuery" => done(json!(true)),
+            "sendDocument" => {
+                let text = |name: &str| params[name].as_str().unwrap_or_default().to_owned();
+                let chat = text("chat_id").parse().expect("a number");
+                let file = &params["document"];
+                let bytes = serde_json::from_value(file["bytes"].clone()).expect("bytes");
+                let name = file["file"].as_str().expect("a name").to_owned();
+                let mut state = self.state();
+                state.documents.push(Document { chat, name, caption: text("caption"), bytes });
+                state.next_message += 1;
+                done(json!({"message_id": state.next_message, "date": 1, "chat": {"id": chat}}))
+            }
+            "getFile" => {
+                let id = params["file_id"].as_str().unwrap_or_default();
+                match self.state().files.get(id) {
+                    Some((path, content)) => {
+                        done(json!({"file_id": id, "file_size": content.len(), "file_path": path}))
+                    }
+                    None => refused(400, "Bad Request: invalid file_id"),
+                }
+            }
             "sendMessage" | "editMessageText" if text.is_empty() => {
                 refused(400, "Bad Request: message text is empty")
             }
@@ -300,6 +401,36 @@ impl BotServer {
             let left = deadline.saturating_duration_since(Instant::now());
             state = self.shared.1.wait_timeout(state, left).expect("no thread panics while it holds this").0;
         }
+    }
+}
+
+/// The parts of a form, by their names; those that are files with their names.
+fn form(kind: &str, body: &[u8]) -> Value {
+    let boundary = kind.split("boundary=").nth(1).expect("a boundary").trim_matches('"');
+    let mark = format!("--{boundary}");
+    let find = |from: usize, what: &[u8]| {
+        body[from..].windows(what.len()).position(|window| window == what).map(|at| from + at)
+    };
+    let (mut params, mut at) = (json!({}), find(0, mark.as_bytes()).expect("a part"));
+    loop {
+        at += mark.len();
+        if body[at..].starts_with(b"--") {
+            return params;
+        }
+        let head_end = find(at, b"\r\n\r\n").expect("a head");
+        let head = String::from_utf8(body[at..head_end].to_vec()).expect("a head in UTF-8");
+        let next = find(head_end, format!("\r\n{mark}").as_bytes()).expect("an end");
+        let content = &body[head_end + 4..next];
+        let field = |name: &str| {
+            let value = head.split(&format!("; {name}=\"")).nth(1)?;
+            Some(value.split('"').next().unwrap_or_default().to_owned())
+        };
+        let name = field("name").expect("a name");
+        params[name] = match field("filename") {
+            Some(file) => json!({"file": file, "bytes": content}),
+            None => String::from_utf8_lossy(content).into_owned().into(),
+        };
+        at = next + 2;
     }
 }
 

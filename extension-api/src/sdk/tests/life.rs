@@ -229,6 +229,7 @@ fn each_capability_reaches_its_trait() {
             session: part().session,
             address: None,
             text: "hello".to_owned(),
+            file: None,
         };
         assert_eq!(whole.channel_start().await, Ok(()));
         let delivery = whole.channel_send(sent).await.expect("a delivery");

@@ -1,10 +1,13 @@
 //! Deliveries, restarts, and the lives of extensions.
 
-use drupe_extension_api::control::{ExtensionState, StateChange};
+use drupe_extension_api::{
+    control::{ExtensionState, StateChange},
+    wire::OutboundFile,
+};
 use jiff::Timestamp;
 
 use super::*;
-use crate::{Delivery, DeliveryId, RestartVerdict};
+use crate::{Delivery, DeliveryId, FileMessage, RestartVerdict};
 
 async fn finished(store: &Store, external_id: &str) -> DeliveryId {
     let turn = store.accept(message("s", external_id, "hello")).await.unwrap().turn;
@@ -214,4 +217,49 @@ async fn a_channel_that_takes_nothing_has_so_many_copies_waiting_and_no_more() {
     let EventBody::Diagnostic { code, message } = last.body else { panic!("{last:?}") };
     assert_eq!(code, "delivery.failed");
     assert_eq!(message, "a copy for `push` is left out: 1000 messages wait for it");
+}
+
+#[tokio::test]
+async fn a_file_has_the_ends_of_a_text_and_whoever_waits_for_it_hears_of_the_worst() {
+    let home = Home::new();
+    let store = home.open();
+    let turn = store.accept(message("s", "1", "hello")).await.unwrap().turn;
+    let to = store.way_out(&turn).await.unwrap().unwrap();
+    assert_eq!((to.channel.as_str(), to.address.as_deref()), ("test", Some("room")));
+    let file =
+        OutboundFile { name: "a.txt".into(), bytes: 3, sha256: "ab".into(), media_type: "text/plain".into() };
+    let sent = FileMessage { text: "look".into(), path: "out/a.txt".into(), file: file.clone() };
+    store.queue_file("file:1".into(), to, sent).await.unwrap();
+    assert_eq!(store.channel_of_message("file:1".into()).await.unwrap().as_deref(), Some("test"));
+    assert_eq!(store.channel_of_message("file:2".into()).await.unwrap(), None);
+    let being_sent =
+        async |channel: &str| store.file_being_sent("file:1".into(), channel.into()).await.unwrap();
+    assert_eq!(being_sent("test").await, None, "nobody sends it yet");
+    let due = store.due_deliveries().await.unwrap().remove(0);
+    assert_eq!(
+        (due.kind, due.message.text.as_str(), due.file),
+        (OutboundKind::File, "look", Some(file.clone()))
+    );
+    store.sending(due.id).await.unwrap();
+    assert_eq!((being_sent("test").await, being_sent("other").await), (Some(file), None));
+    assert_eq!(store.files_on_the_way().await.unwrap(), ["file:1"]);
+    store.sent(due.id, Sent::Failed("it is too large".into())).await.unwrap();
+    assert_eq!((being_sent("test").await, store.files_on_the_way().await.unwrap()), (None, Vec::new()));
+    let told = store.due_deliveries().await.unwrap().remove(0);
+    assert_eq!(told.message.text, "the file `out/a.txt` could not be sent: it is too large");
+    assert_eq!((told.kind, told.message.address.as_deref()), (OutboundKind::Notice, Some("room")));
+}
+
+#[tokio::test]
+async fn a_message_is_known_by_what_set_it_off_its_channel_and_its_id() {
+    let home = Home::new();
+    let store = home.open();
+    let inbound = message("s", "1", "hello");
+    let (origin, channel) = (inbound.origin.clone(), inbound.ask.channel.clone());
+    let turn = store.accept(inbound).await.unwrap().turn;
+    let known = async |channel: &str, id: &str| {
+        store.turn_of_message(origin.clone(), channel.into(), id.into()).await.unwrap()
+    };
+    assert_eq!(known(&channel, "1").await, Some(turn));
+    assert_eq!((known(&channel, "2").await, known("other", "1").await), (None, None));
 }

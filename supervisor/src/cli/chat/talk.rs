@@ -244,6 +244,7 @@ impl<'a> Talk<'a> {
         let submit = Submit {
             carried: None,
             sender: None,
+            files: Vec::new(),
             channel: CHANNEL.into(),
             external_id: uuid::Uuid::new_v4().to_string(),
             session: self.session.clone(),

@@ -228,8 +228,18 @@ impl Faulty {
         let Sent { method, url, headers, body, timeout_ms, fill } = input;
         let headers = headers.into_iter().collect();
         let (fill_query, fill_body) = (fill, fill);
-        let request =
-            OutwardRequest { method, url, headers, body, timeout_ms, fill_path: fill, fill_query, fill_body };
+        let form = Vec::new();
+        let request = OutwardRequest {
+            method,
+            url,
+            headers,
+            body,
+            form,
+            timeout_ms,
+            fill_path: fill,
+            fill_query,
+            fill_body,
+        };
         let answer = self.host.send(&request).await?;
         let told = format!("{:?} {}", answer.headers, answer.body);
         // Backwards as well, in which nobody on its way finds a secret that this code was given.

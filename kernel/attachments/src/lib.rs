@@ -1,0 +1,21 @@
+//! Files that come with messages of people and go out with them: where they are kept, under which names, and how many of them.
+//!
+//! What comes in is a file of the workspace, beneath `inbox`, so that it is read by the tools that read others. Its name is made from
+//! what a stranger calls it, its place from the message that it came with, so that a message that comes twice has one file. It is there
+//! whole or not at all, it is never written over, and it bears the mark of text of strangers. What goes out is a copy, kept
+//! until it is known what became of its message. Nothing here fetches or sends anything.
+
+mod inbox;
+mod kind;
+mod name;
+mod outgoing;
+
+pub use inbox::{
+    FOLDER, InboxError, InboxFile, LARGEST_RECEIVED, MOST_BYTES, MOST_FILES, Receiving, WorkspaceInbox,
+};
+pub use kind::FileKind;
+pub use name::safe_name;
+pub use outgoing::{LARGEST_SENT, MOST_WAITING, OutgoingError, OutgoingFile, OutgoingFiles};
+
+/// The attribute that marks a file in which text of strangers stands, as the tools for files know it.
+const MARK: &str = "user.drupe.strangers";

@@ -1,0 +1,142 @@
+//! Files of strangers on a real file system.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use drupe_attachments::{
+    FileKind, InboxError, InboxFile, LARGEST_RECEIVED, MOST_FILES, Receiving, WorkspaceInbox,
+};
+use drupe_extension_api::SessionId;
+use jiff::{SignedDuration, Timestamp};
+
+fn session() -> SessionId {
+    "telegram:person.7".parse().expect("an id")
+}
+
+fn begin(workspace: &Path, message: &str, name: &str) -> Result<Receiving, InboxFile> {
+    match WorkspaceInbox::new(workspace).begin(&session(), message, 0, name) {
+        Ok(Err(receiving)) => Ok(receiving),
+        Ok(Ok(there)) => Err(there),
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+fn take(workspace: &Path, message: &str, name: &str, content: &[u8]) -> InboxFile {
+    match begin(workspace, message, name) {
+        Ok(mut receiving) => {
+            receiving.write(content).expect("it is written");
+            receiving.finish().expect("it is kept")
+        }
+        Err(there) => there,
+    }
+}
+
+fn names(workspace: &Path) -> Vec<String> {
+    let folder = workspace.join("inbox/telegram+person.7");
+    let found = fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("an entry").file_name());
+    found.map(|name| name.into_string().expect("a name")).collect()
+}
+
+#[test]
+fn a_file_is_there_whole_under_a_name_of_its_message_and_once() {
+    let workspace = tempfile::tempdir().expect("a folder");
+    let workspace = workspace.path();
+    let kept = take(workspace, "1", "../../x", b"words of a stranger");
+    assert!(kept.path.starts_with("inbox/telegram+person.7/") && kept.path.ends_with("-x"), "{kept:?}");
+    assert_eq!((kept.bytes, kept.kind), (19, FileKind::Text));
+    let path = workspace.join(&kept.path);
+    assert_eq!(fs::read(&path).expect("it is there"), b"words of a stranger");
+    assert_eq!(fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
+    assert!(rustix::fs::lgetxattr_query(&path, "user.drupe.strangers").is_ok(), "it bears the mark");
+    // The same message once more, and one that is another.
+    assert_eq!(begin(workspace, "1", "../../x").err(), Some(kept.clone()));
+    let other = take(workspace, "2", "x", b"other");
+    assert_ne!(other.path, kept.path);
+    assert_eq!(names(workspace).len(), 2);
+}
+
+#[test]
+fn the_same_message_twice_at_once_is_one_file_that_is_not_written_over() {
+    let workspace = tempfile::tempdir().expect("a folder");
+    let workspace = workspace.path();
+    let (mut one, mut two) = (begin(workspace, "1", "a").ok(), begin(workspace, "1", "a").ok());
+    for (receiving, content) in [(&mut one, b"first"), (&mut two, b"later")] {
+        receiving.as_mut().expect("it begins").write(content).expect("it is written");
+    }
+    let first = one.expect("it begins").finish().expect("it is kept");
+    two.expect("it begins").finish().expect("it is kept");
+    assert_eq!(fs::read(workspace.join(&first.path)).expect("it is there"), b"first");
+    assert_eq!(names(workspace).len(), 1);
+}
+
+#[test]
+fn what_does_not_come_whole_leaves_nothing() {
+    let workspace = tempfile::tempdir().expect("a folder");
+    let workspace = workspace.path();
+    let mut receiving = begin(workspace, "1", "a").expect("it begins");
+    receiving.write(b"half").expect("it is written");
+    assert_eq!(names(workspace).len(), 1);
+    drop(receiving);
+    assert!(names(workspace).is_empty());
+    // One that a process left which ended.
+    std::mem::forget(begin(workspace, "1", "a").ok());
+    take(workspace, "2", "b", b"whole");
+    WorkspaceInbox::new(workspace).sweep();
+    assert_eq!(names(workspace).len(), 1, "{:?}", names(workspace));
+}
+
+#[test]
+fn what_is_too_large_or_too_much_is_refused() {
+    let workspace = tempfile::tempdir().expect("a folder");
+    let workspace = workspace.path();
+    let mut receiving = begin(workspace, "1", "a").expect("it begins");
+    let most = vec![0; usize::try_from(LARGEST_RECEIVED).expect("it fits")];
+    receiving.write(&most).expect("it fits");
+    assert!(matches!(receiving.write(b"x"), Err(InboxError::Refused(said)) if said.contains("20 MB")));
+    drop(receiving);
+    for file in 0..MOST_FILES {
+        fs::write(workspace.join(format!("inbox/telegram+person.7/{file}")), "").expect("it is written");
+    }
+    let full = WorkspaceInbox::new(workspace).begin(&session(), "1", 0, "a");
+    assert!(matches!(full, Err(InboxError::Refused(said)) if said.contains("is full")));
+}
+
+#[test]
+fn no_link_leads_out_of_the_workspace() {
+    let (workspace, elsewhere) =
+        (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let workspace = workspace.path();
+    symlink(elsewhere.path(), workspace.join("inbox")).expect("a link");
+    let begun = WorkspaceInbox::new(workspace).begin(&session(), "1", 0, "a");
+    assert!(matches!(begun, Err(InboxError::Refused(said)) if said.contains("no folder")));
+    fs::remove_file(workspace.join("inbox")).expect("it goes");
+    fs::create_dir(workspace.join("inbox")).expect("a folder");
+    symlink(elsewhere.path(), workspace.join("inbox/telegram+person.7")).expect("a link");
+    let begun = WorkspaceInbox::new(workspace).begin(&session(), "1", 0, "a");
+    assert!(matches!(begun, Err(InboxError::Refused(said)) if said.contains("no folder")));
+    assert_eq!(fs::read_dir(elsewhere.path()).expect("it is there").count(), 0, "nothing was written there");
+}
+
+#[test]
+fn what_is_old_goes_and_what_belongs_to_a_conversation_goes_with_it() {
+    let workspace = tempfile::tempdir().expect("a folder");
+    let (workspace, inbox) = (workspace.path(), WorkspaceInbox::new(workspace.path()));
+    let (old, new) = (take(workspace, "1", "old", b"old"), take(workspace, "2", "new", b"new"));
+    let file = fs::File::options().write(true).open(workspace.join(&old.path)).expect("it is there");
+    file.set_modified(SystemTime::now() - Duration::from_secs(100)).expect("it is old");
+    fs::write(workspace.join("mine.txt"), "mine").expect("it is written");
+    symlink("../../mine.txt", workspace.join("inbox/telegram+person.7/link")).expect("a link");
+    inbox.let_go(Timestamp::now() - SignedDuration::from_secs(50));
+    assert!(!workspace.join(&old.path).exists() && workspace.join(&new.path).exists());
+    inbox.forget(&"telegram:person.8".parse().expect("an id"));
+    assert!(workspace.join(&new.path).exists());
+    inbox.forget(&session());
+    assert!(!workspace.join(&new.path).exists() && workspace.join("mine.txt").exists());
+    fs::remove_file(workspace.join("inbox/telegram+person.7/link")).expect("it stays");
+    inbox.sweep();
+    assert!(!workspace.join("inbox/telegram+person.7").exists());
+}

@@ -1,0 +1,87 @@
+//! Copies of files that go out, on a real file system.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    os::unix::fs::symlink,
+};
+
+use drupe_attachments::{LARGEST_SENT, MOST_WAITING, OutgoingError, OutgoingFiles};
+
+struct Scene {
+    root: tempfile::TempDir,
+    outgoing: OutgoingFiles,
+}
+
+fn scene() -> Scene {
+    let root = tempfile::tempdir().expect("a folder");
+    fs::create_dir(root.path().join("workspace")).expect("a folder");
+    let outgoing = OutgoingFiles::new(root.path().join("outgoing"));
+    Scene { root, outgoing }
+}
+
+impl Scene {
+    fn write(&self, path: &str, content: &[u8]) {
+        fs::write(self.root.path().join("workspace").join(path), content).expect("it is written");
+    }
+
+    fn keep(&self, path: &str, key: &str) -> Result<drupe_attachments::OutgoingFile, OutgoingError> {
+        self.outgoing.keep(&self.root.path().join("workspace"), path, key)
+    }
+
+    fn kept(&self, key: &str) -> Option<Vec<u8>> {
+        let mut content = Vec::new();
+        self.outgoing.open(key).ok()?.read_to_end(&mut content).expect("it is read");
+        Some(content)
+    }
+}
+
+#[test]
+fn what_is_sent_is_what_there_was_when_it_was_kept() {
+    let scene = scene();
+    scene.write("a.pdf", b"%PDF-1.7 first");
+    let kept = scene.keep("a.pdf", "one").expect("it is kept");
+    assert_eq!((kept.name.as_str(), kept.bytes, kept.media_type), ("a.pdf", 14, "application/pdf"));
+    assert_eq!(kept.hash.len(), 64);
+    scene.write("a.pdf", b"%PDF-1.7 later");
+    assert_eq!(scene.kept("one").as_deref(), Some(&b"%PDF-1.7 first"[..]));
+    let later = scene.keep("./a.pdf", "two").expect("it is kept");
+    assert_ne!(later.hash, kept.hash);
+    scene.outgoing.sweep(&["two".to_owned()]);
+    assert_eq!((scene.kept("one"), scene.kept("two").is_some()), (None, true));
+    scene.outgoing.forget("two");
+    assert_eq!(scene.kept("two"), None);
+}
+
+#[test]
+fn nothing_but_a_file_of_the_workspace_goes_out() {
+    let scene = scene();
+    fs::write(scene.root.path().join("secret"), "secret").expect("it is written");
+    symlink("../secret", scene.root.path().join("workspace/link")).expect("a link");
+    symlink("..", scene.root.path().join("workspace/up")).expect("a link");
+    fs::create_dir(scene.root.path().join("workspace/folder")).expect("a folder");
+    for path in ["../secret", "/etc/passwd", "link", "up/secret", "folder", "nothing", "", "a\0b"] {
+        assert!(matches!(scene.keep(path, "k"), Err(OutgoingError::NoFile(_))), "{path}");
+    }
+    scene.write("empty", b"");
+    assert!(matches!(scene.keep("empty", "k"), Err(OutgoingError::Refused(said)) if said.contains("empty")));
+    let large = fs::File::create(scene.root.path().join("workspace/large")).expect("a file");
+    large.set_len(LARGEST_SENT).expect("it has that length");
+    scene.keep("large", "large").expect("it is kept");
+    (&large).write_all(b"x").expect("it is written");
+    large.set_len(LARGEST_SENT + 1).expect("it has that length");
+    assert!(matches!(scene.keep("large", "k"), Err(OutgoingError::Refused(said)) if said.contains("50 MB")));
+    assert_eq!(scene.kept("k"), None);
+    assert_eq!(fs::read_dir(scene.root.path().join("outgoing")).expect("it is there").count(), 1);
+}
+
+#[test]
+fn so_many_wait_and_one_that_waits_is_kept_anew() {
+    let scene = scene();
+    scene.write("a", b"a");
+    for n in 0..MOST_WAITING {
+        scene.keep("a", &n.to_string()).expect("it is kept");
+    }
+    assert!(matches!(scene.keep("a", "more"), Err(OutgoingError::Busy(_))));
+    scene.keep("a", "0").expect("it is there already");
+}

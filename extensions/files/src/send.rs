@@ -6,7 +6,7 @@ use crate::{Files, marks::MarkedText, root::SentFacts, told};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SendFile {
+pub struct FileToSend {
     /// The file, relative to the workspace.
     path: String,
     /// A few words that stand beside it.
@@ -16,8 +16,8 @@ pub struct SendFile {
 }
 
 impl Files {
-    pub async fn send(&self, input: SendFile, call: Call) -> Result<String, Fault> {
-        let SendFile { path, text } = input;
+    pub async fn send(&self, input: FileToSend, call: Call) -> Result<String, Fault> {
+        let FileToSend { path, text } = input;
         let found = self.beneath(&call, move |root| root.facts(&path)).await?;
         let SentFacts { path, bytes, hash, strangers } = found;
         let sha256 = match &call.shown {
@@ -39,8 +39,8 @@ impl Files {
         Ok(told(&call, MarkedText { text: said, strangers }))
     }
 
-    pub async fn preview_send(&self, input: SendFile, call: Call) -> Result<ToolPreview, Fault> {
-        let SendFile { path, text } = input;
+    pub async fn preview_send(&self, input: FileToSend, call: Call) -> Result<ToolPreview, Fault> {
+        let FileToSend { path, text } = input;
         let SentFacts { path, bytes, hash, strangers } =
             self.beneath(&call, move |root| root.facts(&path)).await?;
         let beside = if text.is_empty() { String::new() } else { format!("\nwith the words: {text}") };

@@ -29,6 +29,7 @@ mod cache;
 mod checkpoints;
 mod conversation;
 mod deletion;
+mod deliveries;
 pub mod disk;
 mod error;
 mod events;

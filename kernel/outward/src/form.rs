@@ -26,7 +26,7 @@ pub struct FormFile {
 }
 
 /// A form, with the length that is said before it.
-pub(crate) struct FilledForm {
+pub(crate) struct MultipartForm {
     pub content_type: String,
     pub length: u64,
     pub body: Body,
@@ -37,7 +37,7 @@ enum Piece {
     File(File, u64),
 }
 
-impl FilledForm {
+impl MultipartForm {
     /// Of parts, of which those that are files have these in their order.
     pub(crate) fn of(parts: &[FormPart], files: Vec<FormFile>) -> Result<Self, Fault> {
         if parts.len() > MOST_PARTS {

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use crate::{
     LONGEST_ANSWER,
     fill::BoundValue,
-    form::{FilledForm, FormFile},
+    form::{FormFile, MultipartForm},
     request::{FilledRequest, address, leads_to, not_bound},
 };
 
@@ -49,7 +49,7 @@ impl OutwardClient {
     ) -> Result<OutwardResponse, Fault> {
         let (mut sending, _) = self.prepared(request, secrets)?;
         if !request.form.is_empty() {
-            let FilledForm { content_type, length, body } = FilledForm::of(&request.form, files)?;
+            let MultipartForm { content_type, length, body } = MultipartForm::of(&request.form, files)?;
             sending = sending.header(CONTENT_TYPE, content_type).header(CONTENT_LENGTH, length).body(body);
         }
         in_time(request, async { answer(sending.send().await.map_err(failed)?).await }).await

@@ -38,7 +38,7 @@ pub fn go_on_as_the_owner(context: &Context) -> Result<(), Failure> {
     if !geteuid().is_root() || found.uid() == 0 {
         return Ok(());
     }
-    let account = Account::of(found.uid());
+    let account = UserEntry::of(found.uid());
     context.console.remark(&format!("`{}` is {}'s: this goes on as that user", home.display(), account.name));
     #[expect(
         clippy::disallowed_methods,
@@ -75,21 +75,21 @@ fn refused(path: &Path, home: &Path) -> Failure {
     let user = geteuid().as_raw();
     let whose = fs::symlink_metadata(path).map_or_else(
         |error: io::Error| error.to_string(),
-        |found| format!("it is {}'s, of mode {:o}", Account::of(found.uid()).name, found.mode() & 0o777),
+        |found| format!("it is {}'s, of mode {:o}", UserEntry::of(found.uid()).name, found.mode() & 0o777),
     );
     let message =
-        format!("`{}` cannot be read and written by {}: {whose}", path.display(), Account::of(user).name);
+        format!("`{}` cannot be read and written by {}: {whose}", path.display(), UserEntry::of(user).name);
     Failure::new(status::CANNOT_CREATE, message)
         .help(format!("as root: `chown -R {user} {0} && chmod -R u+rwX {0}`", home.display()))
 }
 
 /// What `/etc/passwd` says of a user.
-struct Account {
+struct UserEntry {
     name: String,
     home: Option<String>,
 }
 
-impl Account {
+impl UserEntry {
     fn of(uid: u32) -> Self {
         let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
         let line = users

@@ -23,7 +23,7 @@ use drupe_extension_api::{
 use drupe_gate::pace::Pace;
 use drupe_host::{Header, Instance};
 use drupe_journal::{Delivery as Due, FileMessage, Outbound, QueuedTurn, Sent, Store, StoreError, WayOut};
-use drupe_surface::lanes::Lanes;
+use drupe_surface::lanes::{Lanes, Took};
 use drupe_wiring::Snapshot;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -304,17 +304,21 @@ pub async fn send_until_the_end(outbox: Arc<Outbox>) {
     let mut lanes = Lanes::default();
     loop {
         let last = outbox.end.is_cancelled();
+        lanes.let_go(Instant::now());
         if let Err(error) = deliver(&outbox, &mut lanes).await {
             tracing::error!(%error, "messages wait to be sent, but the journal does not answer");
         }
         if last && lanes.is_empty() {
             return outbox.ended.cancel();
         }
+        // Channels may have come that were not there.
+        let look = Instant::now() + AGAIN;
+        let next = lanes.next().map_or(look, |next| next.min(look));
         tokio::select! {
-            () = outbox.due.notified() => lanes.try_again(),
-            () = tokio::time::sleep(AGAIN) => lanes.try_again(),
+            () = outbox.due.notified() => {}
+            () = tokio::time::sleep_until(next.into()) => {}
             () = outbox.end.cancelled(), if !last => lanes.try_again(),
-            () = lanes.one_ends() => {}
+            () = lanes.one_ends(AGAIN) => {}
             () = outbox.ended.cancelled() => return,
         }
     }
@@ -327,7 +331,11 @@ async fn deliver(outbox: &Arc<Outbox>, lanes: &mut Lanes) -> Result<(), StoreErr
     for due in outbox.store.due_deliveries().await? {
         by_channel.entry(due.message.channel.clone()).or_default().push(due);
     }
-    for (name, due) in by_channel {
+    for (name, mut due) in by_channel {
+        due.retain(|one| !lanes.holds(&name, &one.session));
+        if due.is_empty() {
+            continue;
+        }
         let channel = find(&snapshot, &name).filter(|_| lanes.is_free(&name));
         let Some(channel) = channel else { continue };
         let own = Arc::clone(outbox);
@@ -336,8 +344,8 @@ async fn deliver(outbox: &Arc<Outbox>, lanes: &mut Lanes) -> Result<(), StoreErr
     Ok(())
 }
 
-/// Sends messages to a channel in their order; whether it took them all.
-async fn send_all(outbox: &Outbox, channel: &Instance, due: Vec<Due>) -> bool {
+/// Sends messages to a channel in their order.
+async fn send_all(outbox: &Outbox, channel: &Instance, due: Vec<Due>) -> Took {
     let mut held = BTreeSet::new();
     for delivery in due {
         let session = delivery.session.clone();
@@ -347,14 +355,14 @@ async fn send_all(outbox: &Outbox, channel: &Instance, due: Vec<Due>) -> bool {
         match send(outbox, channel, delivery).await {
             Ok(Next::Any) => {}
             Ok(Next::OfOthers) => drop(held.insert(session)),
-            Ok(Next::None) => return false,
+            Ok(Next::None) => return Took::NoMore,
             Err(error) => {
                 tracing::error!(%error, "the journal does not record what is sent");
-                return false;
+                return Took::NoMore;
             }
         }
     }
-    held.is_empty()
+    if held.is_empty() { Took::All } else { Took::AllBut(held) }
 }
 
 /// Which message a channel may be given after one.

@@ -6,19 +6,18 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command};
 use crate::harness::DRUPE;
 
 /// Packages that a build of the program compiles, ours and procedural macros included. The dearest is `jsonschema`, then the
-/// HTTP client with its TLS, and SQLite. The latest are of backups: ours, and what packs files into one, seven
-/// with what that is made of. What adds one names in
-/// `docs/decisions/dependencies.md` what it is for.
-const PACKAGES: usize = 326;
+/// HTTP client with its TLS, and SQLite. The latest is ours, which keeps files that come and go through
+/// channels. What adds one names in `docs/decisions/dependencies.md` what it is for.
+const PACKAGES: usize = 327;
 
 /// Packages that some extensions add to these.
 const ADDED: &[(&str, usize)] = &[
     // Axum, what reads and cleans markdown, our own parts of it, thirteen for WebSockets, of which most are older versions of what hashes and
     // draws random numbers, twelve for the MCP server, and three for signatures of webhooks and of visitors.
-    ("http", 65),
+    ("http", 64),
     // What parses pages and finds their main text, with the selectors of styles that it finds it by, what reads feeds, what decompresses,
     // and our own that has PDFs read.
-    ("web", 43),
+    ("web", 38),
     // The SDK of the protocol, what it reads streams of events and compares names with, and schemas of the inputs of our own tools.
     ("mcp", 13),
     // Itself, and the four for schemas that each native extension has: what it writes is JSON, and the daemon sends it.
@@ -31,7 +30,7 @@ const ADDED: &[(&str, usize)] = &[
 
 /// Mebibytes of the program that are loaded, as tests build it, without what is there for debuggers. That is about twice the
 /// size of a release, and grows with the code as that does. Room for a few thousand lines of ours, not for another engine.
-const LOADED: u64 = 80;
+const LOADED: u64 = 84;
 
 #[test]
 fn a_build_compiles_no_more_packages_than_there_is_a_reason_for() {

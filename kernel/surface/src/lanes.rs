@@ -1,44 +1,83 @@
 //! Channels that messages are sent to at the moment, each by a task of its own.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::{Duration, Instant},
+};
 
+use drupe_extension_api::SessionId;
 use tokio::task::{self, JoinSet};
+
+/// How far a channel took what it was given.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Took {
+    All,
+    /// All but what is for these conversations.
+    AllBut(BTreeSet<SessionId>),
+    /// Not the message that it was given last, and none behind it.
+    NoMore,
+}
 
 /// The channels that messages are sent to.
 #[derive(Default)]
 pub struct Lanes {
-    tasks: JoinSet<bool>,
+    tasks: JoinSet<Took>,
     at_work: HashMap<task::Id, String>,
-    /// Those that did not take their next message; they are left alone until it is time to try again.
-    resting: HashSet<String>,
+    /// Until when channels that did not take their next message are left alone, whatever else comes for them: each attempt counts.
+    resting: HashMap<String, Instant>,
+    /// The same for single conversations of a channel.
+    held: HashMap<(String, SessionId), Instant>,
 }
 
 impl Lanes {
     /// Whether a channel may be given messages.
     pub fn is_free(&self, channel: &str) -> bool {
-        !self.resting.contains(channel) && self.at_work.values().all(|busy| busy != channel)
+        !self.resting.contains_key(channel) && self.at_work.values().all(|busy| busy != channel)
     }
 
-    /// Has messages sent to a channel; `work` says whether it took them all.
-    pub fn begin(&mut self, channel: String, work: impl Future<Output = bool> + Send + 'static) {
+    /// Whether messages of a conversation wait until it is time to try again.
+    pub fn holds(&self, channel: &str, session: &SessionId) -> bool {
+        self.held.contains_key(&(channel.to_owned(), session.clone()))
+    }
+
+    /// Has messages sent to a channel.
+    pub fn begin(&mut self, channel: String, work: impl Future<Output = Took> + Send + 'static) {
         self.at_work.insert(self.tasks.spawn(work).id(), channel);
     }
 
-    /// Returns when a channel has got what it was given; never while none is given anything.
-    pub async fn one_ends(&mut self) {
-        let (task, took_all) = match self.tasks.join_next_with_id().await {
+    /// Returns when a channel has got what it was given; never while none is given anything. What it did not take is left alone for so long.
+    pub async fn one_ends(&mut self, rest: Duration) {
+        let (task, took) = match self.tasks.join_next_with_id().await {
             Some(Ok(ended)) => ended,
-            Some(Err(error)) => (error.id(), false),
+            Some(Err(error)) => (error.id(), Took::NoMore),
             None => return std::future::pending().await,
         };
-        if let Some(channel) = self.at_work.remove(&task).filter(|_| !took_all) {
-            self.resting.insert(channel);
+        let Some(channel) = self.at_work.remove(&task) else { return };
+        let until = Instant::now() + rest;
+        match took {
+            Took::All => {}
+            Took::AllBut(sessions) => {
+                self.held.extend(sessions.into_iter().map(|session| ((channel.clone(), session), until)));
+            }
+            Took::NoMore => drop(self.resting.insert(channel, until)),
         }
     }
 
-    /// Those that rest are tried again.
+    /// Forgets what has rested until now.
+    pub fn let_go(&mut self, now: Instant) {
+        self.resting.retain(|_, until| *until > now);
+        self.held.retain(|_, until| *until > now);
+    }
+
+    /// Everything is tried again at once.
     pub fn try_again(&mut self) {
         self.resting.clear();
+        self.held.clear();
+    }
+
+    /// When something has rested next.
+    pub fn next(&self) -> Option<Instant> {
+        self.resting.values().chain(self.held.values()).min().copied()
     }
 
     /// Whether nothing is being sent.
@@ -54,29 +93,47 @@ mod tests {
 
     use super::*;
 
+    const REST: Duration = Duration::from_secs(15);
+
     #[tokio::test]
     async fn a_slow_channel_holds_no_other_up_and_gets_its_messages_in_order() {
         let mut lanes = Lanes::default();
         let (go, held) = oneshot::channel::<()>();
-        lanes.begin("slow".into(), async { held.await.is_ok() });
+        lanes.begin("slow".into(), async {
+            held.await.expect("somebody goes on");
+            Took::All
+        });
         for _ in 0..3 {
             assert!(lanes.is_free("quick") && !lanes.is_free("slow"));
-            lanes.begin("quick".into(), async { true });
-            lanes.one_ends().await;
+            lanes.begin("quick".into(), async { Took::All });
+            lanes.one_ends(REST).await;
         }
         go.send(()).expect("it waits");
-        lanes.one_ends().await;
+        lanes.one_ends(REST).await;
         assert!(lanes.is_free("slow") && lanes.is_empty());
-        assert!(lanes.one_ends().now_or_never().is_none(), "there is nothing to wait for");
+        assert!(lanes.one_ends(REST).now_or_never().is_none(), "there is nothing to wait for");
     }
 
     #[tokio::test]
-    async fn a_channel_that_does_not_take_its_message_rests_until_it_is_tried_again() {
+    async fn what_is_not_taken_rests_for_its_time_whatever_else_comes() {
         let mut lanes = Lanes::default();
-        lanes.begin("a".into(), async { false });
-        lanes.one_ends().await;
-        assert!(lanes.is_empty() && !lanes.is_free("a"));
+        let [held, free] = ["a", "b"].map(|id| id.parse::<SessionId>().expect("an id"));
+        lanes.begin("down".into(), async { Took::NoMore });
+        lanes.one_ends(REST).await;
+        let sessions = BTreeSet::from([held.clone()]);
+        lanes.begin("busy".into(), async { Took::AllBut(sessions) });
+        lanes.one_ends(REST).await;
+        let soon = Instant::now();
+        lanes.let_go(soon);
+        assert!(!lanes.is_free("down"));
+        assert!(lanes.is_free("busy") && lanes.holds("busy", &held) && !lanes.holds("busy", &free));
+        assert!(!lanes.holds("down", &held), "it is another channel");
+        assert!(lanes.next().is_some_and(|next| next > soon && next <= soon + REST));
+        lanes.let_go(soon + REST + REST);
+        assert!(lanes.is_free("down") && !lanes.holds("busy", &held) && lanes.next().is_none());
+        lanes.begin("down".into(), async { Took::NoMore });
+        lanes.one_ends(REST).await;
         lanes.try_again();
-        assert!(lanes.is_free("a"));
+        assert!(lanes.is_free("down"));
     }
 }

@@ -35,6 +35,12 @@ fn cut_off(daemon: &mut Daemon) {
         Daemon::signal(pid, Signal::KILL);
     }
     daemon.ended();
+    // While it still ends it has the journal open, and whoever closes it then does not write the log back.
+    let gone = until("the kernel is gone", || {
+        let stat = fs::read_to_string(format!("/proc/{kernel}/stat"));
+        stat.map_or(true, |stat| stat.contains(") Z ")).then_some(())
+    });
+    gone.expect("it was killed");
 }
 
 /// Takes the log into the file.

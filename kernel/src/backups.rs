@@ -20,6 +20,7 @@ use drupe_extension_api::{
     FaultCode,
     control::{BackupFile, BackupStatus, FailedBackup},
 };
+use drupe_journal::shell_word;
 use drupe_wiring::NOTICE;
 use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
 use parking_lot::Mutex;
@@ -51,6 +52,9 @@ const LONGEST_AGAIN: Duration = Duration::from_secs(3_600);
 
 /// How long one may take: a disk over which a large journal takes longer is no place for backups.
 const DEADLINE: Duration = Duration::from_secs(12 * 3_600);
+
+/// The same for the question which backup is whole: a start waits for it, and says without it what is wrong with the journal.
+const WHOLE: Duration = Duration::from_secs(120);
 
 /// How far it gives way to everything else.
 const NICE: u8 = 10;
@@ -127,11 +131,10 @@ impl Backups {
             let latest = now(&self.base).checked_add(LONGEST_AGAIN).unwrap_or(failed.again);
             return failed.again.min(latest);
         }
-        let last = found(&folder(&self.base)).into_iter().find(|found| found.scheduled);
         let now = now(&self.base);
         // One of the future was made before the clock was set back.
-        let last = last.map(|found| found.made).filter(|made| *made <= now);
-        last.and_then(|made| made.checked_add(every).ok()).unwrap_or(now)
+        let last = found(&folder(&self.base)).into_iter().find(|found| found.scheduled && found.made <= now);
+        last.and_then(|last| last.made.checked_add(every).ok()).unwrap_or(now)
     }
 
     async fn make(&self) {
@@ -175,9 +178,12 @@ impl Backups {
         attempts + 1
     }
 
-    /// Removes the oldest that the daemon made, beyond those that are kept. Called after one was made, which is the newest.
+    /// Removes the oldest that the daemon made, beyond those that are kept. Called after one was made, which is the newest; what bears a time of
+    /// the future counts for none, and stays until that has come.
     fn let_go(&self, folder: &Path) {
-        for old in beyond(found(folder), self.base.config.journal.backup.keep) {
+        let now = now(&self.base);
+        let past = found(folder).into_iter().filter(|found| found.made <= now).collect();
+        for old in beyond(past, self.base.config.journal.backup.keep) {
             if let Err(error) = fs::remove_file(&old) {
                 tracing::warn!(file = %old.display(), %error, "an old backup is not removed");
             }
@@ -229,11 +235,14 @@ pub fn advice(base: &Base) -> Option<String> {
     if files.is_empty() {
         return None;
     }
-    let asked = start(base, &json!({"whole": files}), &folder).and_then(finish);
+    let asked = start(base, &json!({"whole": files}), &folder, WHOLE).and_then(|child| finish(child, WHOLE));
     Some(match asked {
         Ok(Said::Whole(Some(file))) => {
+            let (path, home) = (shell_word(&file), shell_word(base.home.root()));
             let file = file.display();
-            format!("the newest whole backup is `{file}`: stop the daemon, then `drupe restore {file}`")
+            format!(
+                "the newest whole backup is `{file}`: stop the daemon, then `drupe restore {path} --home {home}`"
+            )
         }
         Ok(_) => format!("none of the backups in `{}` is whole", folder.display()),
         Err(NoBackup(why)) => {
@@ -244,21 +253,26 @@ pub fn advice(base: &Base) -> Option<String> {
 
 /// Asks a process, whose end no thread waits for. Dropping this kills it.
 async fn work(base: &Base, order: Value, folder: &Path) -> Result<Said, NoBackup> {
-    let child = start(base, &order, folder)?;
+    let child = start(base, &order, folder, DEADLINE)?;
     let ending = child.ending().map_err(NoBackup::of)?;
     ending.set_nonblocking(true).map_err(NoBackup::of)?;
     let ending = UnixStream::from_std(ending).map_err(NoBackup::of)?;
     ending.readable().await.map_err(NoBackup::of)?;
     ending.into_std().and_then(|ending| ending.set_nonblocking(false)).map_err(NoBackup::of)?;
-    tokio::task::spawn_blocking(move || finish(child)).await.map_err(NoBackup::of)?
+    tokio::task::spawn_blocking(move || finish(child, DEADLINE)).await.map_err(NoBackup::of)?
 }
 
-fn start(base: &Base, order: &Value, folder: &Path) -> Result<drupe_confine::Child, NoBackup> {
+fn start(
+    base: &Base,
+    order: &Value,
+    folder: &Path,
+    deadline: Duration,
+) -> Result<drupe_confine::Child, NoBackup> {
     let exe = own_program(&base.start.exe);
     let limits = Limits { nice: Some(NICE), ..Limits::default() };
     // It writes beside the journal what every reader of it does.
     let profile = Profile { limits, ..Profile::program() }.read(&exe).write(base.home.root()).write(folder);
-    let process = Confined::new(&exe, profile, &exe).arg(VERB).deadline(DEADLINE).stdin(Stdio::piped());
+    let process = Confined::new(&exe, profile, &exe).arg(VERB).deadline(deadline).stdin(Stdio::piped());
     let mut child = process.spawn_captured().map_err(NoBackup::of)?;
     if let Some(mut stdin) = child.stdin.take() {
         // One that reads no more has ended: how, is told by its end.
@@ -267,13 +281,13 @@ fn start(base: &Base, order: &Value, folder: &Path) -> Result<drupe_confine::Chi
     Ok(child)
 }
 
-fn finish(child: drupe_confine::Child) -> Result<Said, NoBackup> {
+fn finish(child: drupe_confine::Child, deadline: Duration) -> Result<Said, NoBackup> {
     let outcome = child.finish(MOST).map_err(NoBackup::of)?;
     if let Ok(said) = serde_json::from_slice(&outcome.stdout) {
         return Ok(said);
     }
     if outcome.timed_out {
-        return Err(NoBackup(format!("it took more than {} hours", DEADLINE.as_secs() / 3_600)));
+        return Err(NoBackup(format!("it took more than {} minutes", deadline.as_secs() / 60)));
     }
     let stderr = String::from_utf8_lossy(&outcome.stderr);
     let last = stderr.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it said nothing");

@@ -33,7 +33,9 @@ mod life;
 mod supervision;
 
 pub use drupe_gate::{beginning, check, printable::one_a_line};
-pub use drupe_journal::{disk, examine, kept_beside, schema::version as journal_version, way_back};
+pub use drupe_journal::{
+    StoreError, disk, examine, kept_beside, schema::version as journal_version, shell_word, way_back,
+};
 pub use drupe_models::{Figure, FigureOrigin, ListedModel, Lists, Models, Target};
 pub use drupe_wiring::{kept_id, models};
 

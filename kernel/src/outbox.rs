@@ -23,7 +23,7 @@ use drupe_extension_api::{
 use drupe_gate::pace::Pace;
 use drupe_host::{Header, Instance};
 use drupe_journal::{Delivery as Due, FileMessage, Outbound, QueuedTurn, Sent, Store, StoreError, WayOut};
-use drupe_surface::lanes::{Lanes, Took};
+use drupe_surface::lanes::{Lanes, Recipient, Took};
 use drupe_wiring::Snapshot;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -332,7 +332,7 @@ async fn deliver(outbox: &Arc<Outbox>, lanes: &mut Lanes) -> Result<(), StoreErr
         by_channel.entry(due.message.channel.clone()).or_default().push(due);
     }
     for (name, mut due) in by_channel {
-        due.retain(|one| !lanes.holds(&name, &one.session));
+        due.retain(|one| !lanes.holds(&name, &recipient(one)));
         if due.is_empty() {
             continue;
         }
@@ -348,13 +348,13 @@ async fn deliver(outbox: &Arc<Outbox>, lanes: &mut Lanes) -> Result<(), StoreErr
 async fn send_all(outbox: &Outbox, channel: &Instance, due: Vec<Due>) -> Took {
     let mut held = BTreeSet::new();
     for delivery in due {
-        let session = delivery.session.clone();
-        if held.contains(&session) {
+        let to = recipient(&delivery);
+        if held.contains(&to) {
             continue;
         }
         match send(outbox, channel, delivery).await {
             Ok(Next::Any) => {}
-            Ok(Next::OfOthers) => drop(held.insert(session)),
+            Ok(Next::OfOthers) => drop(held.insert(to)),
             Ok(Next::None) => return Took::NoMore,
             Err(error) => {
                 tracing::error!(%error, "the journal does not record what is sent");
@@ -365,10 +365,14 @@ async fn send_all(outbox: &Outbox, channel: &Instance, due: Vec<Due>) -> Took {
     if held.is_empty() { Took::All } else { Took::AllBut(held) }
 }
 
+fn recipient(due: &Due) -> Recipient {
+    (due.session.clone(), due.message.address.clone())
+}
+
 /// Which message a channel may be given after one.
 enum Next {
     Any,
-    /// One of another conversation: this one has to wait.
+    /// One of another conversation, or to another place: this one has to wait.
     OfOthers,
     None,
 }

@@ -129,12 +129,12 @@ impl SlackOutgoing {
                 }
                 tokio::time::sleep(waits).await;
             }
-            // What was shown stays until there is something else.
-            let Some(text) = draft.text() else { continue };
             let mut goes_on = draft.goes_on.lock().await;
             if !*goes_on {
                 return;
             }
+            // What was shown stays until there is something else.
+            let Some(text) = draft.text() else { continue };
             if text != last {
                 *goes_on = self.preview(&draft, &text).await;
                 last = text;

@@ -24,6 +24,9 @@ pub struct BotApi {
     base: String,
 }
 
+/// The longest wait that the service is believed to want, in seconds.
+const LONGEST_WAIT: u64 = 3_600;
+
 /// Why a call has no result.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CallFailure {
@@ -128,7 +131,7 @@ fn read(response: &OutwardResponse) -> Result<Value, CallFailure> {
     let Answer { ok, result, error_code, description, parameters } = answer;
     match (ok, parameters.retry_after) {
         (true, _) => Ok(result),
-        (false, Some(seconds)) => Err(CallFailure::TooMany { seconds }),
+        (false, Some(seconds)) => Err(CallFailure::TooMany { seconds: seconds.min(LONGEST_WAIT) }),
         (false, None) if error_code == 429 => Err(CallFailure::TooMany { seconds: 1 }),
         // What breaks within the service may have been done before.
         (false, None) if error_code >= 500 => {

@@ -191,6 +191,10 @@ impl Ear {
                     Err(CallFailure::Refused { description, .. }) => {
                         Err(format!("Telegram says {description}"))
                     }
+                    // It only asks, so that it can be asked again.
+                    Err(CallFailure::Doubtful(fault)) => {
+                        return Err(Fault::new(FaultCode::Unavailable, fault.message));
+                    }
                     Err(failure) => return Err(failure.into_fault()),
                 },
             };

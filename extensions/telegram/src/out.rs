@@ -101,12 +101,12 @@ impl Outgoing {
         loop {
             draft.changed.notified().await;
             tokio::time::sleep(self.pace.edit_waits(draft.place.chat, Instant::now())).await;
-            // What was shown stays until there is something else.
-            let Some(text) = draft.text() else { continue };
             let mut goes_on = draft.goes_on.lock().await;
             if !*goes_on {
                 return;
             }
+            // What was shown stays until there is something else.
+            let Some(text) = draft.text() else { continue };
             if text != last {
                 *goes_on = self.preview(&draft, &text).await;
                 last = text;

@@ -123,6 +123,8 @@ impl EndpointClient {
             .header("webhook-signature", endpoint.keys.sign(&id, now, &body))
             .body(body);
         let response = request.send().await.map_err(|error| {
+            // Others would wait as long for each of their messages that are due there.
+            *endpoint.held() = Some(Instant::now() + HELD);
             Fault::new(FaultCode::Busy, format!("`{name}` did not answer: {}", causes(&error.without_url())))
         })?;
         let status = response.status();

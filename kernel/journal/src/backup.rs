@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     DeliveryId, Sent, Store, StoreError,
-    open::{self, LOCKED, check_sqlite},
+    open::{self, LOCKED, beside, check_sqlite},
     opening::Opening,
     outbox,
     retention::{note, noted},
@@ -144,6 +144,9 @@ pub fn put_back(path: &Path, made: Timestamp, clock: Arc<dyn Clock>) -> Result<P
         Writer::new(db, Waits::WherePromised, clock, Arc::new(|_| ()), Arc::default(), Arc::default())?;
     let settled = writer.alone(Survives::Power, |on| settle(on, made))?;
     writer.close()?;
+    if beside(path, "-wal").exists() {
+        return Err(StoreError::Io("what was settled could not be written back into the file".into()));
+    }
     File::open(path)?.sync_all()?;
     Ok(settled)
 }

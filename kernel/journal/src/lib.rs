@@ -99,4 +99,4 @@ pub use types::{
     Accepted, Counted, Counts, DeliveryRow, DueMessage, Found, MessageRow, Published, QueuedTurn, RestartRow,
     RestartVerdict, TurnDone, TurnRows, TurnStart,
 };
-pub use upgrade::{KeptJournal, Upgraded, kept_beside, way_back};
+pub use upgrade::{KeptJournal, Upgraded, kept_beside, shell_word, way_back};

@@ -151,6 +151,8 @@ fn create(path: &Path) -> Result<(), StoreError> {
 fn ready(precious: &Precious<'_>) -> Result<Connection, StoreError> {
     let Precious { path, opening, .. } = *precious;
     let mut db = connect(path)?;
+    // What is refused below stays as it is, with its log.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     db.busy_timeout(LOCKED)?;
     opening.count(&mut db)?;
     let unread = ahead::is_unread(path)?;
@@ -190,6 +192,7 @@ fn ready(precious: &Precious<'_>) -> Result<Connection, StoreError> {
     db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('open', '1')", [])?;
     trust(path)?;
     opening.done(&mut db)?;
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
     db.busy_timeout(BUSY)?;
     Ok(db)
 }

@@ -244,16 +244,16 @@ pub fn way_back(journal: &Path, known: u32) -> String {
             "or stay with this release and go back to `{0}`, which was kept before the upgrade: stop the daemon, then \
              `drupe restore {1} --home {2}`; what happened since the upgrade is put aside",
             kept.path.display(),
-            quoted(&kept.path),
-            quoted(home)
+            shell_word(&kept.path),
+            shell_word(home)
         ),
         _ => "no copy of an earlier version lies beside it: to stay with this release, `drupe restore` a backup that it made"
             .to_owned(),
     }
 }
 
-/// A path as a shell reads it.
-fn quoted(path: &Path) -> String {
+/// A path as one word of a shell.
+pub fn shell_word(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }

@@ -284,6 +284,13 @@ impl Writer {
     pub fn close(mut self) -> Result<(), StoreError> {
         self.alone(Survives::Process, |on| crate::open::unmark(on.db))?;
         *lock(&self.recent) = Recent::default();
+        // SQLite would do it with the last connection, and keep to itself that the disk did not confirm it.
+        let back = self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        if let Err(error @ (StoreError::Unsynced(_) | StoreError::Corrupt(_))) =
+            self.broken.note(back.map_err(StoreError::from))
+        {
+            return Err(error);
+        }
         self.db.close().map_err(|(_, error)| error.into())
     }
 

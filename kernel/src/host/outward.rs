@@ -5,7 +5,7 @@ use drupe_extension_api::{
     Fault,
     wire::{FormPart, OutboundFile, OutwardRequest, OutwardResponse},
 };
-use drupe_outward::{BoundValue, FormFile, host_of};
+use drupe_outward::{BoundValue, FormFile, MOST_PARTS, host_of};
 
 use super::Owner;
 use crate::kernel::Kernel;
@@ -21,6 +21,9 @@ impl Owner {
     ) -> Result<OutwardResponse, Fault> {
         let bound = self.bound(kernel)?;
         let _place = self.requests.acquire().await.map_err(Fault::internal)?;
+        if request.form.len() > MOST_PARTS {
+            return Err(Fault::invalid(format!("a form has at most {MOST_PARTS} parts")));
+        }
         let mut files = Vec::new();
         for part in &request.form {
             if let FormPart::File { delivery, .. } = part {

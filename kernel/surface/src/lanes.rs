@@ -8,12 +8,15 @@ use std::{
 use drupe_extension_api::SessionId;
 use tokio::task::{self, JoinSet};
 
+/// A conversation, and where in its channel a message of it goes.
+pub type Recipient = (SessionId, Option<String>);
+
 /// How far a channel took what it was given.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Took {
     All,
-    /// All but what is for these conversations.
-    AllBut(BTreeSet<SessionId>),
+    /// All but what is for these.
+    AllBut(BTreeSet<Recipient>),
     /// Not the message that it was given last, and none behind it.
     NoMore,
 }
@@ -25,8 +28,8 @@ pub struct Lanes {
     at_work: HashMap<task::Id, String>,
     /// Until when channels that did not take their next message are left alone, whatever else comes for them: each attempt counts.
     resting: HashMap<String, Instant>,
-    /// The same for single conversations of a channel.
-    held: HashMap<(String, SessionId), Instant>,
+    /// The same for what goes to some places of a channel.
+    held: HashMap<(String, Recipient), Instant>,
 }
 
 impl Lanes {
@@ -35,9 +38,9 @@ impl Lanes {
         !self.resting.contains_key(channel) && self.at_work.values().all(|busy| busy != channel)
     }
 
-    /// Whether messages of a conversation wait until it is time to try again.
-    pub fn holds(&self, channel: &str, session: &SessionId) -> bool {
-        self.held.contains_key(&(channel.to_owned(), session.clone()))
+    /// Whether messages to such a place wait until it is time to try again.
+    pub fn holds(&self, channel: &str, to: &Recipient) -> bool {
+        self.held.contains_key(&(channel.to_owned(), to.clone()))
     }
 
     /// Has messages sent to a channel.
@@ -56,8 +59,8 @@ impl Lanes {
         let until = Instant::now() + rest;
         match took {
             Took::All => {}
-            Took::AllBut(sessions) => {
-                self.held.extend(sessions.into_iter().map(|session| ((channel.clone(), session), until)));
+            Took::AllBut(places) => {
+                self.held.extend(places.into_iter().map(|to| ((channel.clone(), to), until)));
             }
             Took::NoMore => drop(self.resting.insert(channel, until)),
         }
@@ -117,11 +120,12 @@ mod tests {
     #[tokio::test]
     async fn what_is_not_taken_rests_for_its_time_whatever_else_comes() {
         let mut lanes = Lanes::default();
-        let [held, free] = ["a", "b"].map(|id| id.parse::<SessionId>().expect("an id"));
+        let session: SessionId = "a".parse().expect("an id");
+        let [held, free] = ["one", "other"].map(|address| (session.clone(), Some(address.to_owned())));
         lanes.begin("down".into(), async { Took::NoMore });
         lanes.one_ends(REST).await;
-        let sessions = BTreeSet::from([held.clone()]);
-        lanes.begin("busy".into(), async { Took::AllBut(sessions) });
+        let places = BTreeSet::from([held.clone()]);
+        lanes.begin("busy".into(), async { Took::AllBut(places) });
         lanes.one_ends(REST).await;
         let soon = Instant::now();
         lanes.let_go(soon);

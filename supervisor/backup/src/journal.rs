@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// What is beside a journal in use, and belongs to it.
-const WITH_IT: [&str; 3] = [JOURNAL, "journal.db-shm", "journal.db-wal"];
+const WITH_IT: [&str; 4] = [JOURNAL, "journal.db-shm", "journal.db-wal", "journal.db.doubted"];
 
 /// A file that is one, and whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

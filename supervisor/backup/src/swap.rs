@@ -80,6 +80,8 @@ pub(crate) fn go_on(home: &Path) -> Result<Option<PathBuf>, BackupError> {
     }
     sync_folder(home).at(home)?;
     fs::remove_file(&list).at(&list)?;
+    // A list that came back would move away what has come since.
+    sync_folder(&folder).at(&folder)?;
     // Without its list it is nothing but files that the next restore removes.
     let _ = fs::remove_dir_all(&folder);
     Ok(Some(aside))

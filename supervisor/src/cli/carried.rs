@@ -89,7 +89,9 @@ fn write_all(files: Files<'_>, folder: &Path, mark: &str) -> io::Result<()> {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644))?;
         above.iter().try_for_each(|up| fs::set_permissions(up, fs::Permissions::from_mode(0o755)))?;
     }
-    fs::write(folder.join(MARK), mark)
+    fs::write(folder.join(MARK), mark)?;
+    // The mark says that all of them are there, after a loss of power too.
+    Ok(rustix::fs::syncfs(fs::File::open(folder)?)?)
 }
 
 #[cfg(test)]

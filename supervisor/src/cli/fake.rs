@@ -36,6 +36,7 @@ impl Fake {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let context = Context {
             home: Home::create(folder.path().join("home")).expect("a home"),
+            named: folder.path().join("home"),
             home_named: true,
             config: None,
             environment: super::Environment::default(),

@@ -205,6 +205,8 @@ struct Facts {
 #[derive(Debug)]
 struct Context {
     home: Home,
+    /// The same as it was named, with its links.
+    named: PathBuf,
     /// Whether the operator named it, by the command line or the environment.
     home_named: bool,
     /// Absolute.
@@ -223,9 +225,9 @@ impl Context {
         })?;
         let exe = std::env::current_exe()?;
         let home_named = global.home.is_some() || environment.path("DRUPE_HOME").is_some();
-        let home = home::find(global.home.as_deref(), &here, &exe, &environment)?;
-        let home = Home::new(&home).map_err(|error| {
-            let message = format!("`{}` cannot be a home: {error}", home.display());
+        let named = home::find(global.home.as_deref(), &here, &exe, &environment)?;
+        let home = Home::new(&named).map_err(|error| {
+            let message = format!("`{}` cannot be a home: {error}", named.display());
             Failure::new(failure::status::CANNOT_CREATE, message).help("choose another home with `--home`")
         })?;
         let config = global.config.map(|file| here.join(file));
@@ -233,7 +235,7 @@ impl Context {
         for remark in environment.unreadable(&[file, home.path().join(".env")])? {
             console.remark(&remark);
         }
-        Ok(Self { home, home_named, config, environment, here, exe, console })
+        Ok(Self { home, named, home_named, config, environment, here, exe, console })
     }
 
     fn home(&self) -> &Home {

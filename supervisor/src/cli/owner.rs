@@ -8,6 +8,7 @@ use std::{
     process::Command,
 };
 
+use drupe_kernel::shell_word;
 use rustix::{
     fs::{Access, AtFlags, CWD, accessat},
     io::Errno,
@@ -34,18 +35,20 @@ const USED: [&str; 8] =
 /// It cannot be run as that user.
 pub fn go_on_as_the_owner(context: &Context) -> Result<(), Failure> {
     let home = context.home().path();
-    let Ok(found) = fs::metadata(home) else { return Ok(()) };
-    if !geteuid().is_root() || found.uid() == 0 {
+    let Some((user, group)) = owner(&context.named) else { return Ok(()) };
+    if !geteuid().is_root() {
         return Ok(());
     }
-    let account = UserEntry::of(found.uid());
+    let account = UserEntry::of(user);
     context.console.remark(&format!("`{}` is {}'s: this goes on as that user", home.display(), account.name));
     #[expect(
         clippy::disallowed_methods,
         reason = "it takes the place of this process, so no child is started"
     )]
     let mut command = Command::new(&context.exe);
-    command.args(std::env::args_os().skip(1)).uid(found.uid()).gid(found.gid());
+    command.args(std::env::args_os().skip(1)).uid(user).gid(group);
+    // The same home, whatever would be found from that user's variables.
+    command.env("DRUPE_HOME", &context.named);
     command.env("HOME", account.home.as_deref().map_or(home, Path::new)).env("USER", &account.name);
     for name in OF_THE_USER {
         command.env_remove(name);
@@ -54,6 +57,12 @@ pub fn go_on_as_the_owner(context: &Context) -> Result<(), Failure> {
     let message = format!("`{}` cannot be run as {}: {error}", context.exe.display(), account.name);
     Err(Failure::new(status::FAILED, message)
         .help("put it where that user may run it, such as in `/usr/local`"))
+}
+
+/// Whose a path is, as it was named: the first user but root to whom it or a folder above it belongs, who could have made it lead anywhere.
+fn owner(path: &Path) -> Option<(u32, u32)> {
+    let found = path.ancestors().filter_map(|path| fs::symlink_metadata(path).ok());
+    found.map(|found| (found.uid(), found.gid())).find(|(user, _)| *user != 0)
 }
 
 /// Fails where something in the home may not be read or written by this user.
@@ -80,7 +89,7 @@ fn refused(path: &Path, home: &Path) -> Failure {
     let message =
         format!("`{}` cannot be read and written by {}: {whose}", path.display(), UserEntry::of(user).name);
     Failure::new(status::CANNOT_CREATE, message)
-        .help(format!("as root: `chown -R {user} {0} && chmod -R u+rwX {0}`", home.display()))
+        .help(format!("as root: `chown -R {user} {0} && chmod -R u+rwX {0}`", shell_word(home)))
 }
 
 /// What `/etc/passwd` says of a user.

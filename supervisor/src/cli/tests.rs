@@ -76,9 +76,10 @@ fn failed(fake: &Fake, line: &str) -> Failure {
 fn executed(fake: &Fake, line: &str) -> Result<u8, Failure> {
     let line =
         CommandLine::try_parse_from(["drupe"].into_iter().chain(line.split(' '))).expect("it is sound");
-    let Context { home, home_named, config, environment, here, exe, console } = &fake.context;
+    let Context { home, named, home_named, config, environment, here, exe, console } = &fake.context;
     let context = Context {
         home: home.clone(),
+        named: named.clone(),
         home_named: *home_named,
         config: config.clone(),
         environment: environment.clone(),

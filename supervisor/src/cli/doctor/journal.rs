@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use drupe_kernel::{
+    StoreError,
     backups::files,
     examine::{Examined, Undelivered, Unsettled, examine},
-    journal_version, kept_beside, way_back,
+    journal_version, kept_beside, shell_word, way_back,
 };
 use drupe_link::Home;
 use jiff::{SignedDuration, Timestamp};
@@ -43,7 +44,12 @@ pub fn look(
     let examined = match examine(&path, since) {
         Ok(examined) => examined,
         Err(error) => {
-            findings.push(Finding::fault(JOURNAL, error.to_string()).fix(put_back(backups)));
+            let fix = match &error {
+                StoreError::Corrupt(_) | StoreError::Record(_) | StoreError::Database(_) => put_back(home, backups),
+                _ => "run this as the user whose home it is, end other programs that have the file open, and look at its disk"
+                    .to_owned(),
+            };
+            findings.push(Finding::fault(JOURNAL, error.to_string()).fix(fix));
             return None;
         }
     };
@@ -52,7 +58,7 @@ pub fn look(
     let (known, shown) = (journal_version(), path.display());
     if !faults.is_empty() {
         let message = format!("`{shown}` is damaged: {}", faults.join("; "));
-        findings.push(Finding::fault(JOURNAL, message).fix(put_back(backups)));
+        findings.push(Finding::fault(JOURNAL, message).fix(put_back(home, backups)));
     }
     if *version > known {
         let message = format!("`{shown}` has version {version}, and this release knows {known}");
@@ -108,13 +114,14 @@ const LOST: &str = "copy the file and its `-wal` before the next start, which go
                     conversations have";
 
 /// What helps a journal that is damaged.
-fn put_back(backups: &Path) -> String {
+fn put_back(home: &Home, backups: &Path) -> String {
     let whole = files(backups).into_iter().find(|file| drupe_backup::check(file, None).is_ok());
     match whole {
         Some(file) => {
             format!(
-                "stop the daemon, then `drupe restore {}`, the newest backup that is whole",
-                file.display()
+                "stop the daemon, then `drupe restore {} --home {}`, the newest backup that is whole",
+                shell_word(&file),
+                shell_word(home.path())
             )
         }
         None => format!(

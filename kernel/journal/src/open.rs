@@ -150,9 +150,10 @@ fn create(path: &Path) -> Result<(), StoreError> {
 
 fn ready(precious: &Precious<'_>) -> Result<Connection, StoreError> {
     let Precious { path, opening, .. } = *precious;
+    let has_log = fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0);
     let mut db = connect(path)?;
     // What is refused below stays as it is, with its log.
-    db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
     db.busy_timeout(LOCKED)?;
     opening.count(&mut db)?;
     let unread = ahead::is_unread(path)?;

@@ -200,3 +200,20 @@ async fn a_newer_journal_is_refused_as_it_is_and_the_way_back_is_told() {
     );
     assert_eq!(names(&home).len(), 4, "{:?}", names(&home));
 }
+
+#[test]
+fn a_journal_that_is_refused_keeps_its_log() {
+    let home = first();
+    let (path, log) = (home.path(), home.folder.path().join("journal.db-wal"));
+    let writer = Connection::open(&path).unwrap();
+    writer.pragma_update(None, "journal_mode", "WAL").unwrap();
+    writer.pragma_update(None, "user_version", 99).unwrap();
+    let files = [&path, &log].map(|file| fs::read(file).unwrap());
+    // As a loss of power leaves them: whoever closes in order writes the log back.
+    drop(writer);
+    fs::write(&path, &files[0]).unwrap();
+    fs::write(&log, &files[1]).unwrap();
+    let error = home.try_open().err().unwrap();
+    assert!(matches!(error, StoreError::Newer { found: 99, .. }), "{error}");
+    assert!([&path, &log].map(|file| fs::read(file).unwrap()) == files, "nothing of them is changed");
+}

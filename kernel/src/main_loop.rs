@@ -363,14 +363,21 @@ async fn let_go(kernel: Arc<Kernel>) {
     kernel.life.cancel.run_until_cancelled(kernel.store.keep_on_within(keep, archive.as_deref())).await;
 }
 
-/// Lets go of files that people sent, as of turns that are as old, until the kernel closes.
+/// Lets go of files that people sent, as of turns that are as old and by the same clock, until the kernel closes.
 async fn let_go_of_files(kernel: Arc<Kernel>) {
     let Some(days) = kernel.base.config.journal.retention.max_age_days else { return };
     loop {
-        let inbox = WorkspaceInbox::new(kernel.base.home.workspace());
-        let before = kernel.base.clock.now_ms() - i64::from(days) * 24 * 60 * 60 * 1000;
-        let letting_go = move || inbox.let_go(Timestamp::from_millisecond(before).unwrap_or_default());
-        let _ = tokio::task::spawn_blocking(letting_go).await;
+        match kernel.store.looked_ms().await {
+            Ok(Some(looked)) => {
+                let inbox = WorkspaceInbox::new(kernel.base.home.workspace());
+                let before = looked.min(kernel.base.clock.now_ms()) - i64::from(days) * 24 * 60 * 60 * 1000;
+                let letting_go =
+                    move || inbox.let_go(Timestamp::from_millisecond(before).unwrap_or_default());
+                let _ = tokio::task::spawn_blocking(letting_go).await;
+            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "old files are looked for later"),
+        }
         if kernel.life.closing.run_until_cancelled(tokio::time::sleep(FILES)).await.is_none() {
             return;
         }

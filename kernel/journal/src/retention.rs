@@ -151,6 +151,11 @@ struct Records {
 }
 
 impl Store {
+    /// The clock of the last look at what is too old, which goes on by a day at most from one to the next; none before the first.
+    pub async fn looked_ms(&self) -> Result<Option<i64>, StoreError> {
+        self.read_few(|db| noted(db, LOOKED)).await
+    }
+
     /// Lets go of what `keep` does not keep, in steps with pauses in which others are served, until nothing of it is left;
     /// gives how many turns went. What is dropped in between is gone on with by the next call. With `archive`, a folder,
     /// each turn is in a file there before it goes.

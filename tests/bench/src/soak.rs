@@ -1,4 +1,4 @@
-//! A life of months in an hour: turns without an end, restarts, kills, changed extensions and schedules at once. What must not
+//! A life of months in half an hour: turns without an end, restarts, kills, changed extensions and schedules at once. What must not
 //! grow is looked at again and again; every message must have its one answer in the end.
 //!
 //! `drupe-bench soak [TURNS [RESTARTS [KILLS]]]`; by default 100,000, 1,000 and 1,000.

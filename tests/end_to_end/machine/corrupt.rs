@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     os::unix::fs::FileExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use rusqlite::Connection;
@@ -97,9 +97,11 @@ fn a_journal_that_was_damaged_while_no_daemon_ran_is_found_kept_and_restored_by_
 
     let log = daemon.log();
     let command = log.rsplit_once("`drupe restore ").expect("a command is named").1;
-    let file = command.split_once('`').expect("it ends").0;
+    let words = command.split_once('`').expect("it ends").0;
     let doctor = daemon.drupe(&["doctor", "--offline"]);
-    assert!(text(&doctor.stdout).contains(&format!("`drupe restore {file}`")), "{}", text(&doctor.stdout));
+    assert!(text(&doctor.stdout).contains(&format!("`drupe restore {words}`")), "{}", text(&doctor.stdout));
+    let (file, home) = words.split_once(" --home ").expect("it names the home");
+    assert_eq!(Path::new(home), daemon.path());
     daemon.says(&["restore", file]);
     daemon.run();
     let sessions = daemon.client().ask("sessions.list", json!({})).expect("a list").to_string();

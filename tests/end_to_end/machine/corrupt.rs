@@ -46,7 +46,12 @@ fn cut_off(daemon: &mut Daemon) {
 /// Takes the log into the file.
 fn write_back(daemon: &Daemon) {
     let db = Connection::open(journal(daemon)).expect("a journal");
-    db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).expect("it is written back");
+    // Nothing stays in the log: what is read there would hide what is damaged in the file.
+    let emptied = until("it is written back", || {
+        let is_held: bool = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).ok()?;
+        (!is_held).then_some(())
+    });
+    emptied.expect("nobody has it open");
 }
 
 /// Overwrites pages of the file from a number on, which begins with 0.

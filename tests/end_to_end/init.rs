@@ -204,7 +204,7 @@ fn a_chat_service_that_ships_is_turned_on_with_its_secret_and_none_that_does_not
     let output = init(&daemon, &["--provider", "offline", "--channel", "terminal"], "");
     let err = text(&output.stderr);
     assert!(
-        err.contains("there is no chat service `terminal`; there are none, ") && err.contains("telegram"),
+        err.contains("there is no chat service `terminal`; choose one of none, ") && err.contains("telegram"),
         "{err}"
     );
 }

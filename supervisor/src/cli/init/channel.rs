@@ -39,7 +39,7 @@ pub fn chosen(chosen: Option<&str>, context: &Context) -> Result<Option<Manifest
     named.map(Some).ok_or_else(|| {
         Failure::new(
             status::FAILED,
-            format!("there is no chat service `{name}`; there are {}", names.join(", ")),
+            format!("there is no chat service `{name}`; choose one of {}", names.join(", ")),
         )
     })
 }

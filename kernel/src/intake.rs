@@ -211,10 +211,10 @@ impl Intake {
                 }
             }
             self.roster.life.ending.turn_ended(&turn);
-            if days::is_of_messages(session) {
-                // It was set off by a message: the next one may come.
-                self.roster.topics.come();
-            }
+        }
+        if days::is_of_messages(session) {
+            // The next message may come: not before nothing is left here, or it would find the agent at work and wait for a minute.
+            self.roster.topics.come();
         }
     }
 

@@ -78,7 +78,7 @@ impl Scene {
 
     /// How often something stands in a chat.
     fn count(&self, chat: i64, text: &str) -> usize {
-        self.bot.texts(chat).iter().filter(|there| *there == text).count()
+        self.bot.count(chat, text)
     }
 
     /// Whatever was said before is answered by then.

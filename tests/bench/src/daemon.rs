@@ -262,6 +262,20 @@ impl Client {
         self.answer()
     }
 
+    /// The events of a conversation that are kept.
+    pub fn events(&mut self, session: &str) -> Result<Vec<Value>> {
+        self.send(&json!({"id": self.next, "method": "events.subscribe", "params": {"session": session, "after": 0}}))?;
+        self.next += 1;
+        let mut events = Vec::new();
+        loop {
+            let mut line: Value = serde_json::from_str(&self.line()?)?;
+            match line.get_mut("event") {
+                Some(event) => events.push(event.take()),
+                None => return Ok(events),
+            }
+        }
+    }
+
     /// One turn in a new conversation; how long it took until the whole result was there.
     pub fn turn(&mut self, work: Work) -> Result<Duration> {
         let message = submit_in(&unique(), work.text());
@@ -278,11 +292,15 @@ impl Client {
     }
 
     fn answer(&mut self) -> Result<Value> {
+        result(&self.line()?)
+    }
+
+    fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         if self.stream.read_line(&mut line)? == 0 {
             bail!("the daemon closed the connection");
         }
-        result(&line)
+        Ok(line)
     }
 }
 

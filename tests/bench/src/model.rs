@@ -22,7 +22,7 @@ use crate::{
 pub const ROLE: &str = "--as-model";
 
 /// What it answers in the end: 64 characters, streamed four at a time.
-const ANSWER: &str = "The value of alpha is forty-two, as it was said to be from afar.";
+pub const ANSWER: &str = "The value of alpha is forty-two, as it was said to be from afar.";
 
 /// How often it says so where a long answer is asked for: that is 256 pieces.
 const LONG: usize = 16;

@@ -150,6 +150,7 @@ impl Asked {
         let more = (0..records).map(|at| format!("{TOOLS}/record_{at}"));
         let settings = Settings {
             durability: self.durability,
+            extensions: Vec::new(),
             shipped: Shipped::Kv,
             model: scenario.model(),
             tools: Some(scenario.tool().into_iter().map(str::to_owned).chain(more).collect()),

@@ -22,6 +22,8 @@ pub struct Settings {
     pub shipped: Shipped,
     /// What the model is called.
     pub model: &'static str,
+    /// What `extensions` says of single ones beside that.
+    pub extensions: Vec<(&'static str, Value)>,
     /// `orchestrator.uses_tools`; none: every tool.
     pub tools: Option<Vec<String>>,
     /// The program; none: what was built beside this one.
@@ -43,6 +45,7 @@ impl Default for Settings {
         Self {
             durability: "full",
             shipped: Shipped::All,
+            extensions: Vec::new(),
             model: "bench",
             tools: None,
             drupe: None,
@@ -91,6 +94,9 @@ impl Settings {
         if self.shipped == Shipped::All {
             // Several daemons are measured side by side.
             config["extensions"]["http"] = json!({"address": "127.0.0.1:0"});
+        }
+        for (id, said) in &self.extensions {
+            config["extensions"][id] = said.clone();
         }
         Ok(config)
     }

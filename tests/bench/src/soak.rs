@@ -1,12 +1,14 @@
-//! A life of months in half an hour: turns without an end, restarts, kills, changed extensions and schedules at once. What must not
-//! grow is looked at again and again; every message must have its one answer in the end.
+//! A life of months in half an hour: turns without an end, people who write through a bot of Telegram, restarts, kills, changed extensions
+//! and schedules at once. What must not grow is looked at again and again; every message must have its one answer in the end.
 //!
 //! `drupe-bench soak [TURNS [RESTARTS [KILLS]]]`; by default 100,000, 1,000 and 1,000.
+
+mod people;
 
 use std::{
     collections::BTreeMap,
     fs,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -15,6 +17,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use self::people::{Answered, CHANNEL, People, channel_mb};
 use crate::{
     daemon::{Daemon, check_turn, signal, unique},
     model::Model,
@@ -54,22 +57,27 @@ pub fn main(arguments: &[String]) -> Result<()> {
     let plan = Plan { turns: number(0, 100_000)?, restarts: number(1, 1000)?, kills: number(2, 1000)? };
     process::build().context("the release build")?;
     let model = Model::start(Duration::ZERO)?;
-    let daemon = Daemon::home(model.address(), Settings::default())?;
+    let people = People::start();
+    let settings = Settings { extensions: vec![(CHANNEL, people.config())], ..Settings::default() };
+    let soak = Soak { daemon: Daemon::home(model.address(), settings)?, people, asked: AtomicUsize::new(0) };
+    let daemon = &soak.daemon;
+    soak.people.keep_token(daemon)?;
     daemon.keeper(KEEPER.1)?;
-    hot(&daemon, 0)?;
+    hot(daemon, 0)?;
     daemon.start_whole()?;
     let began = Instant::now();
-    let asked = AtomicUsize::new(0);
-    let looks = steadily(&daemon, plan.turns / 2, &asked)?;
-    let ends = endings(&daemon, &plan, &asked)?;
+    let looks = soak.steadily(plan.turns / 2)?;
+    let ends = soak.endings(&plan)?;
     // Whoever was told last that it is ready is the one that is looked at.
     daemon.forget_notices()?;
-    let found = account(&daemon, asked.load(Ordering::SeqCst))?;
+    let asked = soak.asked.load(Ordering::SeqCst);
+    let found = account(daemon, asked)?;
+    let answered = soak.people.account(daemon)?;
     let hours = began.elapsed().as_secs_f64() / 3600.0;
     print(&format!(
         "| turns | restarts | kernels killed | both killed | changed extensions | schedules | lost | answered otherwise | hours |\n\
          |---|---|---|---|---|---|---|---|---|\n| {} | {} | {} | {} | {} | {} | {} | {} | {hours:.2} |\n",
-        asked.load(Ordering::SeqCst),
+        asked,
         ends.restarts,
         ends.kills,
         ends.power_cuts,
@@ -78,11 +86,16 @@ pub fn main(arguments: &[String]) -> Result<()> {
         found.lost,
         found.otherwise,
     ));
+    let Answered { messages, lost, doubled, uncertain } = answered;
+    print(&format!(
+        "| messages of people | lost | answered twice | told to be uncertain |\n|---|---|---|---|\n| {messages} | {lost} | {doubled} | {uncertain} |\n"
+    ));
     slopes(&looks);
-    let last = Look::at(&daemon)?;
+    let last = Look::at(daemon)?;
     print(&format!("after all of it: {last}"));
     daemon.stop()?;
-    ensure!(found.lost == 0, "{} messages have no answer", found.lost);
+    ensure!(found.lost + lost == 0, "{} messages have no answer", found.lost + lost);
+    ensure!(doubled == 0, "{doubled} answers came twice");
     Ok(())
 }
 
@@ -96,16 +109,104 @@ fn hot(daemon: &Daemon, version: usize) -> Result<()> {
     daemon.extension("hot", &manifest)
 }
 
-/// The first half: one kernel serves all of it, and is looked at.
-fn steadily(daemon: &Daemon, turns: usize, asked: &AtomicUsize) -> Result<Vec<(usize, Look)>> {
-    // What is made once, such as caches and plans, is there before the first look.
-    talk(daemon, (turns / 10).max(CLIENTS), asked)?;
-    let mut looks = vec![(asked.load(Ordering::SeqCst), Look::at(daemon)?)];
-    for _ in 0..LOOKS {
-        talk(daemon, (turns * 9 / 10 / LOOKS).max(CLIENTS), asked)?;
-        looks.push((asked.load(Ordering::SeqCst), Look::at(daemon)?));
+/// A daemon, and who makes it work.
+struct Soak {
+    daemon: Daemon,
+    people: People,
+    /// Turns that clients asked for so far.
+    asked: AtomicUsize,
+}
+
+impl Soak {
+    /// The first half: one kernel serves all of it, and is looked at.
+    fn steadily(&self, turns: usize) -> Result<Vec<(usize, Look)>> {
+        // What is made once, such as caches and plans, is there before the first look.
+        self.talk((turns / 10).max(CLIENTS))?;
+        let mut looks = vec![self.look()?];
+        for _ in 0..LOOKS {
+            self.talk((turns * 9 / 10 / LOOKS).max(CLIENTS))?;
+            looks.push(self.look()?);
+        }
+        Ok(looks)
     }
-    Ok(looks)
+
+    /// The second half: kernels end in the middle of turns.
+    fn endings(&self, plan: &Plan) -> Result<Ends> {
+        let daemon = &self.daemon;
+        let rounds = plan.restarts.max(plan.kills).max(1);
+        let each = (plan.turns / 2 / rounds).max(CLIENTS);
+        let mut ends = Ends::default();
+        let mut crashed: Option<Instant> = None;
+        for round in 0..rounds {
+            thread::scope(|scope| -> Result<()> {
+                let talking = scope.spawn(|| self.talk(each));
+                if round % 10 == 0 {
+                    ends.changes += 1;
+                    hot(daemon, ends.changes)?;
+                }
+                if due(round, plan.restarts, rounds) {
+                    ends.restarts += 1;
+                    patiently(|| daemon.client()?.ask("restart", &json!({"reason": "the soak"})))?;
+                }
+                if due(round, plan.kills, rounds) {
+                    if crashed.is_some_and(|at| at.elapsed() < APART) {
+                        ends.power_cuts += 1;
+                        daemon.kill()?;
+                        daemon.start()?;
+                    } else if let Ok(kernel) = daemon.kernel() {
+                        ends.kills += 1;
+                        crashed = Some(Instant::now());
+                        // One that is about to end by itself may be gone by then.
+                        let _ = signal(kernel, Signal::KILL);
+                    }
+                }
+                talking.join().map_err(|_| anyhow::anyhow!("a client panicked"))?
+            })?;
+        }
+        Ok(ends)
+    }
+
+    /// So many turns, by several clients at once, each in conversations of its own, while people write.
+    fn talk(&self, turns: usize) -> Result<()> {
+        let enough = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| self.people.write_until(&enough));
+            let clients: Vec<_> = (0..CLIENTS)
+                .map(|client| {
+                    scope.spawn(move || (0..turns.div_ceil(CLIENTS)).try_for_each(|_| self.turn(client)))
+                })
+                .collect();
+            let outcome = clients
+                .into_iter()
+                .try_for_each(|client| client.join().map_err(|_| anyhow::anyhow!("a client panicked"))?);
+            enough.store(true, Ordering::SeqCst);
+            outcome
+        })
+    }
+
+    /// One message, handed in until it is accepted, and its answer.
+    fn turn(&self, client: usize) -> Result<()> {
+        let daemon = &self.daemon;
+        let number = self.asked.fetch_add(1, Ordering::SeqCst);
+        let work = [Work::Echo, Work::Tool, Work::Delegate, Work::Stream][number % 4];
+        // Some hundred turns a conversation.
+        let session = format!("soak-{client}-{}", number / 400);
+        let message = json!({"external_id": unique(), "session": session, "text": work.text()});
+        let accepted = patiently(|| daemon.client()?.ask("turn.submit", &message))?;
+        let result = patiently(|| {
+            daemon.client()?.ask("turn.wait", &json!({"turn": accepted["turn"], "brief": false}))
+        })?;
+        // A kill between the intent of a call and its result is told, and the model answers all the same.
+        match result["status"].as_str() {
+            Some("success") => Ok(()),
+            _ => check_turn(&result, work),
+        }
+    }
+
+    /// What must not grow, after so many turns.
+    fn look(&self) -> Result<(usize, Look)> {
+        Ok((self.asked.load(Ordering::SeqCst), Look::at(&self.daemon)?))
+    }
 }
 
 /// What ended kernels in the second half.
@@ -119,80 +220,9 @@ struct Ends {
     changes: usize,
 }
 
-/// The second half: kernels end in the middle of turns.
-fn endings(daemon: &Daemon, plan: &Plan, asked: &AtomicUsize) -> Result<Ends> {
-    let rounds = plan.restarts.max(plan.kills).max(1);
-    let each = (plan.turns / 2 / rounds).max(CLIENTS);
-    let mut ends = Ends::default();
-    let mut crashed: Option<Instant> = None;
-    for round in 0..rounds {
-        thread::scope(|scope| -> Result<()> {
-            let talking = scope.spawn(|| talk(daemon, each, asked));
-            if round % 10 == 0 {
-                ends.changes += 1;
-                hot(daemon, ends.changes)?;
-            }
-            if due(round, plan.restarts, rounds) {
-                ends.restarts += 1;
-                patiently(|| daemon.client()?.ask("restart", &json!({"reason": "the soak"})))?;
-            }
-            if due(round, plan.kills, rounds) {
-                if crashed.is_some_and(|at| at.elapsed() < APART) {
-                    ends.power_cuts += 1;
-                    daemon.kill()?;
-                    daemon.start()?;
-                } else if let Ok(kernel) = daemon.kernel() {
-                    ends.kills += 1;
-                    crashed = Some(Instant::now());
-                    // One that is about to end by itself may be gone by then.
-                    let _ = signal(kernel, Signal::KILL);
-                }
-            }
-            talking.join().map_err(|_| anyhow::anyhow!("a client panicked"))?
-        })?;
-    }
-    Ok(ends)
-}
-
 /// Whether one of `count` things, spread over `rounds`, falls into this round.
 fn due(round: usize, count: usize, rounds: usize) -> bool {
     (round + 1) * count / rounds > round * count / rounds
-}
-
-/// So many turns, by several clients at once, each in conversations of its own.
-fn talk(daemon: &Daemon, turns: usize, asked: &AtomicUsize) -> Result<()> {
-    thread::scope(|scope| {
-        let clients: Vec<_> = (0..CLIENTS)
-            .map(|client| {
-                scope.spawn(move || -> Result<()> {
-                    for _ in 0..turns.div_ceil(CLIENTS) {
-                        let number = asked.fetch_add(1, Ordering::SeqCst);
-                        turn(daemon, client, number)?;
-                    }
-                    Ok(())
-                })
-            })
-            .collect();
-        clients
-            .into_iter()
-            .try_for_each(|client| client.join().map_err(|_| anyhow::anyhow!("a client panicked"))?)
-    })
-}
-
-/// One message, handed in until it is accepted, and its answer.
-fn turn(daemon: &Daemon, client: usize, number: usize) -> Result<()> {
-    let work = [Work::Echo, Work::Tool, Work::Delegate, Work::Stream][number % 4];
-    // Some hundred turns a conversation.
-    let session = format!("soak-{client}-{}", number / 400);
-    let message = json!({"external_id": unique(), "session": session, "text": work.text()});
-    let accepted = patiently(|| daemon.client()?.ask("turn.submit", &message))?;
-    let result =
-        patiently(|| daemon.client()?.ask("turn.wait", &json!({"turn": accepted["turn"], "brief": false})))?;
-    // A kill between the intent of a call and its result is told, and the model answers all the same.
-    match result["status"].as_str() {
-        Some("success") => Ok(()),
-        _ => check_turn(&result, work),
-    }
 }
 
 /// Asks again while no kernel answers.
@@ -220,6 +250,9 @@ fn account(daemon: &Daemon, asked: usize) -> Result<Account> {
     for session in sessions.as_array().context("sessions")? {
         let (id, count) =
             (session["id"].as_str().unwrap_or_default(), session["turn_count"].as_u64().unwrap_or(0));
+        if id.starts_with(CHANNEL) {
+            continue;
+        }
         if !id.starts_with("soak-") {
             scheduled += count;
             continue;
@@ -248,6 +281,7 @@ fn account(daemon: &Daemon, asked: usize) -> Result<Account> {
 struct Look {
     supervisor_mb: f64,
     kernel_mb: f64,
+    channel_mb: f64,
     files: usize,
     threads: usize,
     journal_mb: f64,
@@ -263,6 +297,7 @@ impl Look {
         Ok(Self {
             supervisor_mb: pss_mb(supervisor)?,
             kernel_mb: pss_mb(kernel)?,
+            channel_mb: channel_mb(supervisor)?,
             files: entries("fd")?,
             threads: entries("task")?,
             journal_mb: bytes.iter().sum::<u64>() as f64 / 1e6,
@@ -273,6 +308,7 @@ impl Look {
         BTreeMap::from([
             ("supervisor, MB", self.supervisor_mb),
             ("kernel, MB", self.kernel_mb),
+            ("channel, MB", self.channel_mb),
             ("open files of the kernel", self.files as f64),
             ("threads of the kernel", self.threads as f64),
             ("journal, MB", self.journal_mb),
@@ -282,10 +318,10 @@ impl Look {
 
 impl std::fmt::Display for Look {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { supervisor_mb, kernel_mb, files, threads, journal_mb } = self;
+        let Self { supervisor_mb, kernel_mb, channel_mb, files, threads, journal_mb } = self;
         write!(
             f,
-            "supervisor {supervisor_mb:.1} MB, kernel {kernel_mb:.1} MB, {files} files, {threads} threads, journal {journal_mb:.1} MB"
+            "supervisor {supervisor_mb:.1} MB, kernel {kernel_mb:.1} MB, channel {channel_mb:.1} MB, {files} files, {threads} threads, journal {journal_mb:.1} MB"
         )
     }
 }

@@ -191,6 +191,11 @@ impl BotServer {
         self.chat(chat).into_iter().map(|(_, posted)| posted.text).collect()
     }
 
+    /// How often something stands in a chat.
+    pub fn count(&self, chat: i64, text: &str) -> usize {
+        self.state().messages.values().filter(|posted| posted.chat == chat && posted.text == text).count()
+    }
+
     /// Files that the bot sent into a chat.
     pub fn documents(&self, chat: i64) -> Vec<Document> {
         self.state().documents.iter().filter(|document| document.chat == chat).cloned().collect()

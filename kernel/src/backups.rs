@@ -127,13 +127,10 @@ impl Backups {
     /// When the next one is due: now where there is none, later where the last attempt failed.
     fn next(&self, every: SignedDuration) -> Timestamp {
         if let Some(failed) = &*self.failed.lock() {
-            // What lies further ahead was noted before the clock was set back.
-            let latest = now(&self.base).checked_add(LONGEST_AGAIN).unwrap_or(failed.again);
-            return failed.again.min(latest);
+            return again(failed, now(&self.base));
         }
         let now = now(&self.base);
-        // One of the future was made before the clock was set back.
-        let last = found(&folder(&self.base)).into_iter().find(|found| found.scheduled && found.made <= now);
+        let last = made_by(now, &folder(&self.base)).into_iter().find(|found| found.scheduled);
         last.and_then(|last| last.made.checked_add(every).ok()).unwrap_or(now)
     }
 
@@ -182,8 +179,7 @@ impl Backups {
     /// the future counts for none, and stays until that has come.
     fn let_go(&self, folder: &Path) {
         let now = now(&self.base);
-        let past = found(folder).into_iter().filter(|found| found.made <= now).collect();
-        for old in beyond(past, self.base.config.journal.backup.keep) {
+        for old in beyond(made_by(now, folder), self.base.config.journal.backup.keep) {
             if let Err(error) = fs::remove_file(&old) {
                 tracing::warn!(file = %old.display(), %error, "an old backup is not removed");
             }
@@ -203,7 +199,7 @@ impl Backups {
     /// How they stand; none where none is made and there is none.
     pub fn status(&self) -> Option<BackupStatus> {
         let (every, folder) = (self.every(), folder(&self.base));
-        let last = found(&folder).into_iter().next();
+        let last = made_by(now(&self.base), &folder).into_iter().next();
         if every.is_none() && last.is_none() {
             return None;
         }
@@ -224,16 +220,19 @@ impl Backups {
 /// The newest backup of a home, by its file and when it was made, and the folder in which it would be.
 pub fn newest(config: &Config, home: &Path) -> (PathBuf, Option<(PathBuf, Timestamp)>) {
     let folder = directory(config, home);
-    let newest = found(&folder).into_iter().next().map(|found| (found.path, found.made));
-    (folder, newest)
+    let newest = made_by(Timestamp::now(), &folder).into_iter().next();
+    (folder, newest.map(|found| (found.path, found.made)))
 }
 
 /// What to do where the journal is damaged: which backup is whole, and how it is put back. None where there is none.
 pub fn advice(base: &Base) -> Option<String> {
     let folder = folder(base);
     let files = files(&folder);
+    let encrypted = restore_encrypted(&folder, base.home.root()).map(|restore| {
+        format!("an encrypted backup is not checked without its key: stop the daemon, then {restore}")
+    });
     if files.is_empty() {
-        return None;
+        return encrypted;
     }
     let asked = start(base, &json!({"whole": files}), &folder, WHOLE).and_then(|child| finish(child, WHOLE));
     Some(match asked {
@@ -244,7 +243,10 @@ pub fn advice(base: &Base) -> Option<String> {
                 "the newest whole backup is `{file}`: stop the daemon, then `drupe restore {path} --home {home}`"
             )
         }
-        Ok(_) => format!("none of the backups in `{}` is whole", folder.display()),
+        Ok(_) => {
+            let more = encrypted.map_or_else(String::new, |encrypted| format!("; {encrypted}"));
+            format!("none of the backups in `{}` is whole{more}", folder.display())
+        }
         Err(NoBackup(why)) => {
             format!("whether a backup in `{}` is whole is not known: {why}", folder.display())
         }
@@ -319,6 +321,23 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
     found(folder).into_iter().map(|found| found.path).filter(|path| !is_encrypted(path)).collect()
 }
 
+/// What puts the newest encrypted backup of a folder into a home. Nobody checks one without its key.
+pub fn restore_encrypted(folder: &Path, home: &Path) -> Option<String> {
+    let file = found(folder).into_iter().map(|found| found.path).find(|path| is_encrypted(path))?;
+    Some(format!("`drupe restore {} --identity KEY --home {}`", shell_word(&file), shell_word(home)))
+}
+
+/// The backups in a folder that were made by then, the newest first. One of the future was made before the clock was set back.
+fn made_by(now: Timestamp, folder: &Path) -> Vec<Found> {
+    found(folder).into_iter().filter(|found| found.made <= now).collect()
+}
+
+/// When it is tried again after a failure: now, where that lies further ahead than ever, since the clock was set back.
+fn again(failed: &FailedBackup, now: Timestamp) -> Timestamp {
+    let latest = now.checked_add(LONGEST_AGAIN).unwrap_or(now);
+    if failed.again > latest { now } else { failed.again }
+}
+
 /// The backups in a folder, the newest first.
 fn found(folder: &Path) -> Vec<Found> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -384,5 +403,21 @@ mod tests {
         assert_eq!(names(beyond(all.clone(), 2)), ["scheduled-20260101T000000Z.tar.gz"]);
         assert_eq!(beyond(all.clone(), 0).len(), 2, "the newest stays");
         assert!(beyond(all, 3).is_empty());
+    }
+
+    #[test]
+    fn what_was_noted_before_the_clock_was_set_back_holds_no_backup_up() {
+        let at = |seconds| Timestamp::from_second(seconds).expect("a time");
+        let failed = FailedBackup { since: at(0), again: at(10_000), attempts: 1, why: String::new() };
+        assert_eq!(again(&failed, at(9_000)), at(10_000));
+        assert_eq!(again(&failed, at(1_000)), at(1_000));
+    }
+
+    #[test]
+    fn a_backup_of_the_future_is_not_the_newest() {
+        let (folder, _) = of(&["scheduled-20300101T000000Z.tar.gz", "scheduled-20260101T000000Z.tar.gz"]);
+        let made = made_by("2026-06-01T00:00:00Z".parse().expect("a time"), folder.path());
+        assert_eq!(made.len(), 1);
+        assert_eq!(made[0].made.to_string(), "2026-01-01T00:00:00Z");
     }
 }

@@ -130,6 +130,13 @@ fn root_goes_on_as_the_user_whose_home_it_is_and_a_daemon_says_what_it_may_not_u
     assert!(remark.contains(&format!("is user {STRANGER}'s: this goes on as that user")), "{remark}");
     daemon.says(&["stop"]);
     assert_eq!(until("it ends", || daemon.ended()), Some(0), "{}", daemon.log());
+    // Also where root's own link leads there.
+    let links = tempfile::tempdir().expect("a folder");
+    let link = links.path().join("home");
+    std::os::unix::fs::symlink(daemon.path(), &link).expect("a link");
+    let through = Command::new(DRUPE).arg("--home").arg(&link).arg("backup").output().expect("it runs");
+    let remark = text(&through.stderr);
+    assert!(through.status.success() && remark.contains("this goes on as that user"), "{remark}");
     let backups = fs::read_dir(daemon.path().join("backups")).expect("there is one");
     let backup = backups.flatten().next().expect("there is one").path();
     daemon.says(&["restore", &backup.to_string_lossy()]);

@@ -1,6 +1,9 @@
 //! A newer program on an older home, and an older program on a newer one: what is kept, what is refused, and the way back, which
 //! is the one that is told. Nothing that was accepted is lost or answered twice.
 
+#[path = "../../kernel/journal/src/tests/released/rows.rs"]
+mod rows;
+
 use std::{
     collections::BTreeSet,
     fs,
@@ -12,6 +15,7 @@ use std::{
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
+use self::rows::rows_of;
 use crate::harness::{
     Daemon,
     copied::copy_program,
@@ -331,19 +335,9 @@ fn of_the_journal(name: &str) -> String {
 
 /// A journal of that version, with rows of all tables: written by a program of that version, or made from its schema.
 fn journal_of(version: usize) -> String {
-    let mut all = of_the_journal(&format!("version_{version}.sql"));
-    let mut holds = false;
-    for line in of_the_journal("released/rows.sql").lines() {
-        match line.strip_prefix("-- versions ").and_then(|span| span.split_once("..")) {
-            Some((from, to)) => {
-                let from: usize = from.parse().expect("a number");
-                holds = from <= version && to.parse().map_or(true, |to: usize| version <= to);
-            }
-            None if holds => all.extend(["\n", line]),
-            None => {}
-        }
-    }
-    all
+    let (schema, rows) =
+        (of_the_journal(&format!("version_{version}.sql")), of_the_journal("released/rows.sql"));
+    format!("{schema}\n{}", rows_of(&rows, version))
 }
 
 #[test]

@@ -73,7 +73,6 @@ pub struct Undelivered {
 
 /// Looks at a journal; `since` bounds how old an undelivered message is told. A file of gigabytes takes some seconds.
 pub fn examine(path: &Path, since: Timestamp) -> Result<Examined, StoreError> {
-    // Before it is opened: whoever does so last takes the log away.
     let unread = ahead::is_unread(path)?;
     let db = read_only(path)?;
     let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;

@@ -82,8 +82,8 @@ impl Store {
         let (recent, broken) = (Arc::default(), Arc::new(Broken::of(storage)));
         let engine = match storage {
             Storage::Memory => {
-                let (db, shared) = (open::memory()?, (Arc::clone(&recent), Arc::clone(&broken)));
-                let writer = Writer::new(db, Waits::Never, clock, publish, shared.0, shared.1)?;
+                let (recent, broken) = (Arc::clone(&recent), Arc::clone(&broken));
+                let writer = Writer::new(open::memory()?, Waits::Never, clock, publish, recent, broken)?;
                 Engine { writer: Arc::new(SharedWriter::new(writer)), threads: None }
             }
             Storage::Full(path) => {

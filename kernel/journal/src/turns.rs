@@ -5,8 +5,7 @@ use std::sync::Arc;
 use drupe_agent::Batch;
 use drupe_extension_api::{
     AgentResponse, CorrelationId, EventBody, Preview, SessionId, Spend, TurnId,
-    wire::OutboundKind,
-    wire::{QueueMode, Submit},
+    wire::{OutboundKind, QueueMode, Submit},
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 

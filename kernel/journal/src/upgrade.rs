@@ -100,9 +100,9 @@ pub(crate) fn upgrade(db: &mut Connection, steps: &[&str], file: &Precious<'_>) 
         }
         return Err(unchanged(error, found, known));
     }
-    let kept = if file.keeps { kept.display().to_string() } else { "nowhere".to_owned() };
-    tracing::info!(from = found, to = known, %kept, "the journal was brought to this release's version; as it was before it is kept");
+    tracing::info!(from = found, to = known, "the journal was brought to this release's version");
     if file.keeps {
+        tracing::info!(file = %kept.display(), "the journal is kept as it was before");
         let_go(file.path, found);
     }
     Ok(true)

@@ -70,7 +70,7 @@ impl Backup {
     }
 }
 
-/// Where backups are where none is named: what the configuration says, or what it would say without its faults, which are
+/// Where backups are where none is named: what the configuration says, or the home's own folder where it has a fault, which is
 /// no reason to make no backup.
 pub fn folder(context: &Context) -> PathBuf {
     let home = context.home().path();

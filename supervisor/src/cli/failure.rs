@@ -44,8 +44,7 @@ impl Failure {
 
     /// A file or folder that cannot be made: it may go better once there is room.
     pub fn unmade(error: &io::Error, message: String) -> Self {
-        let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-        match full {
+        match is_full(error) {
             true => Self::new(status::LATER, message).help("make room on its disk, then try again"),
             false => Self::new(status::CANNOT_CREATE, message),
         }
@@ -83,6 +82,10 @@ impl Failure {
     }
 }
 
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
@@ -107,7 +110,8 @@ impl From<io::Error> for Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::said(0);
         }
-        Self::new(status::IO, error.to_string())
+        let status = if is_full(&error) { status::LATER } else { status::IO };
+        Self::new(status, error.to_string())
     }
 }
 

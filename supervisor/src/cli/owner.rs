@@ -24,6 +24,9 @@ use super::{
 const OF_THE_USER: [&str; 5] =
     ["XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"];
 
+/// Links that a path may lead through, as many as the system follows.
+const LINKS: u32 = 40;
+
 /// What a daemon reads and writes in its home.
 const USED: [&str; 8] =
     ["", "data", "extensions", "journal.db", "journal.db-shm", "journal.db-wal", "run", "state"];
@@ -35,7 +38,7 @@ const USED: [&str; 8] =
 /// It cannot be run as that user.
 pub fn go_on_as_the_owner(context: &Context) -> Result<(), Failure> {
     let home = context.home().path();
-    let Some((user, group)) = owner(&context.named) else { return Ok(()) };
+    let Some((user, group)) = owner(&context.named, LINKS) else { return Ok(()) };
     if !geteuid().is_root() {
         return Ok(());
     }
@@ -59,10 +62,29 @@ pub fn go_on_as_the_owner(context: &Context) -> Result<(), Failure> {
         .help("put it where that user may run it, such as in `/usr/local`"))
 }
 
-/// Whose a path is, as it was named: the first user but root to whom it or a folder above it belongs, who could have made it lead anywhere.
-fn owner(path: &Path) -> Option<(u32, u32)> {
-    let found = path.ancestors().filter_map(|path| fs::symlink_metadata(path).ok());
-    found.map(|found| (found.uid(), found.gid())).find(|(user, _)| *user != 0)
+/// Whose a path is, as it was named: the first user but root to whom something belongs that it leads through, and who could have made it lead
+/// anywhere. Each link is followed as far as `links` allows.
+fn owner(path: &Path, links: u32) -> Option<(u32, u32)> {
+    path.ancestors().find_map(|path| {
+        let found = fs::symlink_metadata(path).ok()?;
+        if found.uid() != 0 && is_known_here(found.uid()) {
+            return Some((found.uid(), found.gid()));
+        }
+        let target = fs::read_link(path).ok().filter(|_| links > 0)?;
+        owner(&path.parent()?.join(target), links - 1)
+    })
+}
+
+/// Whether a user can be gone on as: in a namespace of users most are nobody.
+fn is_known_here(user: u32) -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let mut ranges = map.lines().filter_map(|line| {
+        let mut numbers = line.split_whitespace().map(|number| number.parse::<u64>().ok());
+        let (from, _, count) = (numbers.next()??, numbers.next()??, numbers.next()??);
+        Some(from..from + count)
+    });
+    // Without `/proc` there is no such namespace that anybody knows of.
+    map.is_empty() || ranges.any(|range| range.contains(&user.into()))
 }
 
 /// Fails where something in the home may not be read or written by this user.

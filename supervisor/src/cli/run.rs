@@ -57,7 +57,9 @@ fn finish_restore(context: &Context) -> Result<(), Failure> {
     if !drupe_backup::is_cut_off(home.path()) {
         return Ok(());
     }
-    home.make_folders()?;
+    home.make_folders().map_err(|error| {
+        Failure::unmade(&error, format!("the folders of `{}` cannot be made: {error}", home.path().display()))
+    })?;
     // Whoever holds it restores at the moment, or is a daemon: the start itself says so.
     let Ok(_held) = HomeLock::take(home) else { return Ok(()) };
     if let Some(aside) = drupe_backup::complete(home.path())? {

@@ -137,7 +137,7 @@ impl Kernel {
             match stderr.read(&mut buffer) {
                 Ok(0) => {
                     self.stderr = None;
-                    return;
+                    return output.end_line();
                 }
                 Ok(length) => {
                     output.pass(&buffer[..length]);

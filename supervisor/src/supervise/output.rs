@@ -74,7 +74,7 @@ impl Output {
             }
             (Some(spec), Some(file)) => {
                 file.set(spec);
-                file.end_line()
+                None
             }
             (Some(spec), None) => self.file.insert(LogFile::new(folder, spec)).pass(&early),
         };
@@ -186,12 +186,15 @@ impl Output {
 
     /// Writes the rest, and waits a moment for the reader.
     pub fn finish(&mut self) {
-        if let Some(file) = &mut self.file {
-            let failed = file.end_line();
-            self.remark(failed);
-        }
+        self.end_line();
         let end = Instant::now() + PATIENCE;
         while self.flush_within(end.saturating_duration_since(Instant::now())) {}
+    }
+
+    /// A kernel ended, in the middle of a line or not.
+    pub fn end_line(&mut self) {
+        let failed = self.file.as_mut().and_then(LogFile::end_line);
+        self.remark(failed);
     }
 
     /// Writes one chunk; whether another one is worth trying.

@@ -5,7 +5,6 @@ use std::{
     net::{TcpListener, TcpStream},
     sync::{Arc, Mutex, MutexGuard},
     thread,
-    time::Instant,
 };
 
 #[derive(Clone, Debug)]
@@ -15,7 +14,6 @@ pub struct Asked {
     pub path: String,
     headers: Vec<(String, String)>,
     pub body: String,
-    pub at: Instant,
 }
 
 impl Asked {
@@ -69,8 +67,11 @@ impl Receiver {
     fn serve(&self, mut stream: TcpStream) {
         let mut reader = BufReader::new(stream.try_clone().expect("a socket"));
         while let Some(asked) = read(&mut reader) {
-            let before = self.all().len();
-            self.all().push(asked.clone());
+            let before = {
+                let mut all = self.all();
+                all.push(asked.clone());
+                all.len() - 1
+            };
             let Reply::Says(status, headers, body) = (self.answers)(&asked, before) else { return };
             let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
             let head = format!("HTTP/1.1 {status} Said\r\ncontent-length: {}\r\n{more}\r\n", body.len());
@@ -98,5 +99,5 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Asked> {
     let length = headers.iter().find(|(name, _)| name == "content-length").map_or(Ok(0), |(_, n)| n.parse());
     let mut body = vec![0; length.ok()?];
     reader.read_exact(&mut body).ok()?;
-    Some(Asked { method, path, headers, body: String::from_utf8(body).ok()?, at: Instant::now() })
+    Some(Asked { method, path, headers, body: String::from_utf8(body).ok()? })
 }

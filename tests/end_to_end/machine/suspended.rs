@@ -51,6 +51,7 @@ fn a_daemon_that_slept_goes_on_with_its_turn_and_no_kernel_is_killed_for_it() {
     thread::sleep(Duration::from_secs(5));
     assert_eq!(kernel(&daemon), pid, "{}", daemon.log());
     assert_eq!(starts(&daemon), 1, "{}", daemon.log());
-    assert!(systemd.signs(Duration::from_secs(8)) >= 3, "{}", daemon.log());
+    // One each two seconds; half of them may be late on a busy machine.
+    assert!(systemd.signs(Duration::from_secs(12)) >= 3, "{}", daemon.log());
     assert!(!daemon.log().contains("has not answered"), "systemd is told nothing false: {}", daemon.log());
 }

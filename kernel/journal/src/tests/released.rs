@@ -5,11 +5,15 @@
 //! that of version 16 in `tests/fixtures/recordings/0.1.0`, which daemons are started on. All others are made from the schema of
 //! their version: `released/rows.sql` says how.
 
+#[path = "released/rows.rs"]
+mod rows;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use drupe_extension_api::control::ApprovalState;
 use rusqlite::{Connection, types::Value};
 
+use self::rows::rows_of;
 use super::{files::DUMPS, upgrade::take, *};
 use crate::schema::STEPS;
 
@@ -36,28 +40,11 @@ const GONE: [(&str, &str); 4] = [
     ("outbox", "session"),
 ];
 
-/// What is put into a journal of a version.
-fn rows_of(version: usize) -> String {
-    let mut holds = false;
-    let mut statements = String::new();
-    for line in ROWS.lines() {
-        if let Some(span) = line.strip_prefix("-- versions ") {
-            let (from, to) = span.split_once("..").unwrap();
-            holds = from.parse::<usize>().unwrap() <= version
-                && to.parse().map_or(true, |to: usize| version <= to);
-        } else if holds {
-            statements += line;
-            statements += "\n";
-        }
-    }
-    statements
-}
-
 fn write(home: &Home, version: usize) {
     let db = Connection::open(home.path()).unwrap();
     db.execute_batch(DUMPS[version - 1]).unwrap();
     // What an older release let refer to nothing is another matter.
-    db.execute_batch(&rows_of(version)).unwrap_or_else(|error| panic!("version {version}: {error}"));
+    db.execute_batch(&rows_of(ROWS, version)).unwrap_or_else(|error| panic!("version {version}: {error}"));
 }
 
 /// A row, by its columns.

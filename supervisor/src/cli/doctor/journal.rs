@@ -4,7 +4,7 @@ use std::path::Path;
 
 use drupe_kernel::{
     StoreError,
-    backups::files,
+    backups::{files, restore_encrypted},
     examine::{Examined, Undelivered, Unsettled, examine},
     journal_version, kept_beside, shell_word, way_back,
 };
@@ -125,9 +125,10 @@ fn put_back(home: &Home, backups: &Path) -> String {
             )
         }
         None => format!(
-            "no backup in `{}` is whole: `drupe restore FILE` puts another one back; without one stop the daemon, move the file aside, \
-             with its `-wal`, and keep it: a new one begins empty",
-            backups.display()
+            "no backup in `{}` is whole: {} puts another one back; without one stop the daemon, move the file aside, with its `-wal`, \
+             and keep it: a new one begins empty",
+            backups.display(),
+            restore_encrypted(backups, home.path()).unwrap_or_else(|| "`drupe restore FILE`".to_owned())
         ),
     }
 }

@@ -19,6 +19,7 @@ use serde_json::Value;
 const ARROWS: &[(&str, &[&str])] = &[
     ("drupe-extension-abi", &[]),
     ("drupe-extension-api", &["drupe-extension-abi"]),
+    ("drupe-channel", &["drupe-extension-api"]),
     ("drupe-extension-source", &["drupe-extension-api"]),
     ("drupe-json-schema", &[]),
     ("drupe-schedule", &[]),
@@ -153,7 +154,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// What every extension may depend on of ours.
-const EXTENSION: &[&str] = &["drupe-extension-api"];
+const EXTENSION: &[&str] = &["drupe-channel", "drupe-extension-api"];
 
 /// Where `unsafe` may stand, and why.
 const UNSAFE: &[&str] = &[

@@ -1,13 +1,8 @@
 //! Which turns wait to be sent, and which were sent of late. One small file, replaced as a whole.
 
-use std::{
-    collections::VecDeque,
-    fs::{self, File},
-    io::Write as _,
-    path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, sync::Arc};
 
+use drupe_channel::Kept;
 use drupe_extension_api::prelude::*;
 use tokio::sync::Notify;
 
@@ -35,8 +30,12 @@ pub enum TurnAdded {
 }
 
 impl Turns {
+    fn is_known(&self, turn: &TurnId) -> bool {
+        self.waiting.contains(turn) || self.sent.contains(turn)
+    }
+
     fn add(&mut self, turn: TurnId, most: usize) -> TurnAdded {
-        if self.waiting.contains(&turn) || self.sent.contains(&turn) {
+        if self.is_known(&turn) {
             return TurnAdded::Known;
         }
         self.waiting.push_back(turn);
@@ -55,74 +54,37 @@ impl Turns {
     }
 }
 
-/// The file, and what it holds. Clones are the same.
+/// Turns that wait, over restarts. Clones are the same.
 #[derive(Clone)]
 pub struct TurnQueue {
-    host: Host,
-    turns: Arc<Mutex<Turns>>,
-    /// Held while the file is written, so that the newest content is the last.
-    writing: Arc<tokio::sync::Mutex<()>>,
-    path: PathBuf,
+    kept: Kept<Turns>,
     most: usize,
     pub added: Arc<Notify>,
 }
 
 impl TurnQueue {
     pub fn open(host: Host, most: usize) -> Result<Self, Fault> {
-        let path = host.data_folder().join(FILE);
-        let turns = match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
-                host.warn(format!(
-                    "`{}` cannot be read, so what waited is not sent: {error}",
-                    path.display()
-                ));
-                Turns::default()
-            }),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Turns::default(),
-            Err(error) => return Err(error.into()),
-        };
-        let turns = Arc::new(Mutex::new(turns));
-        Ok(Self { host, turns, writing: Arc::default(), path, most, added: Arc::default() })
+        Ok(Self { kept: Kept::open(host, FILE)?, most, added: Arc::default() })
     }
 
     /// All that wait, the oldest first.
     pub fn all(&self) -> Vec<TurnId> {
-        self.lock().waiting.iter().cloned().collect()
+        self.kept.look(|turns| turns.waiting.iter().cloned().collect())
     }
 
     /// Has a turn wait. Once this returns it does so after a restart as well.
     pub async fn add(&self, turn: TurnId) -> Result<TurnAdded, Fault> {
-        let added = self.lock().add(turn, self.most);
-        if added != TurnAdded::Known {
-            self.write().await?;
-            self.added.notify_one();
+        if self.kept.look(|turns| turns.is_known(&turn)) {
+            return Ok(TurnAdded::Known);
         }
+        let added = self.kept.change(|turns| turns.add(turn, self.most)).await?;
+        self.added.notify_one();
         Ok(added)
     }
 
     /// A turn was sent, or never can be.
     pub async fn done(&self, turn: &TurnId) -> Result<(), Fault> {
-        self.lock().done(turn);
-        self.write().await
-    }
-
-    async fn write(&self) -> Result<(), Fault> {
-        let _writing = self.writing.lock().await;
-        let content = serde_json::to_vec(&*self.lock())?;
-        let path = self.path.clone();
-        self.host
-            .blocking(move || {
-                let next = path.with_extension("new");
-                let mut file = File::create(&next)?;
-                file.write_all(&content)?;
-                file.sync_all()?;
-                Ok(fs::rename(next, path)?)
-            })
-            .await
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Turns> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.change(|turns| turns.done(turn)).await
     }
 }
 

@@ -4,6 +4,7 @@
 //! <https://docs.slack.dev/apis/web-api/rate-limits>, read on 2026-11-27 in copies of their texts. The tokens are filled in by the daemon;
 //! this code never has one.
 
+use drupe_channel::SendFailure;
 use drupe_extension_api::prelude::*;
 use serde_json::Value;
 
@@ -15,19 +16,6 @@ const CALL_MS: u64 = 10_000;
 pub struct WebApi {
     host: Host,
     base: String,
-}
-
-/// Why a call has no result.
-#[derive(Debug, Clone, PartialEq)]
-pub enum SlackFailure {
-    /// The service answered, and did nothing.
-    Refused { error: String, needed: Option<String> },
-    /// The service did nothing, and wants to be asked again after so many seconds.
-    TooMany { seconds: u64 },
-    /// Nothing was sent, or the service was not there.
-    NotSent(Fault),
-    /// It may have been done or not.
-    Doubtful(Fault),
 }
 
 /// Errors after which something may have been done all the same: the page of each method says so of the first two.
@@ -49,17 +37,17 @@ impl WebApi {
     }
 
     /// The address of a socket, for which the app itself asks.
-    pub async fn open_connection(&self) -> Result<Value, SlackFailure> {
+    pub async fn open_connection(&self) -> Result<Value, SendFailure> {
         self.sent(self.request("apps.connections.open", "SLACK_APP_TOKEN").body("{}")).await
     }
 
     /// Calls a method that does something, as the bot.
-    pub async fn call(&self, method: &str, params: &Value) -> Result<Value, SlackFailure> {
+    pub async fn call(&self, method: &str, params: &Value) -> Result<Value, SendFailure> {
         self.sent(self.request(method, "SLACK_BOT_TOKEN").body(params.to_string())).await
     }
 
     /// Calls a method that only reads: those take no JSON.
-    pub async fn read(&self, method: &str, params: &[(&str, &str)]) -> Result<Value, SlackFailure> {
+    pub async fn read(&self, method: &str, params: &[(&str, &str)]) -> Result<Value, SendFailure> {
         let mut request = self.request(method, "SLACK_BOT_TOKEN");
         request.method = "GET".to_owned();
         request.headers.retain(|(name, _)| name != "content-type");
@@ -78,10 +66,10 @@ impl WebApi {
         request
     }
 
-    async fn sent(&self, request: OutwardRequest) -> Result<Value, SlackFailure> {
+    async fn sent(&self, request: OutwardRequest) -> Result<Value, SendFailure> {
         match self.host.send(&request).await {
             Ok(response) => read(&response),
-            Err(fault) => Err(unanswered(fault)),
+            Err(fault) => Err(SendFailure::unanswered(fault)),
         }
     }
 }
@@ -96,81 +84,55 @@ fn escaped(value: &str) -> String {
 }
 
 /// What an answer says. One that is not the service's own comes from whoever stands between: whether they passed the request on is unknown.
-fn read(response: &OutwardResponse) -> Result<Value, SlackFailure> {
+fn read(response: &OutwardResponse) -> Result<Value, SendFailure> {
     let header = response.headers.iter().find(|(name, _)| name == "retry-after");
     let seconds = header.and_then(|(_, value)| value.trim().parse().ok()).unwrap_or(1);
     if response.status == 429 {
-        return Err(SlackFailure::TooMany { seconds });
+        return Err(SendFailure::TooMany { seconds });
     }
-    let doubtful = |message: String| SlackFailure::Doubtful(Fault::new(FaultCode::OutcomeUnknown, message));
     let whole = serde_json::from_str::<Value>(&response.body).unwrap_or_default();
     let Ok(Answer { ok, error, needed }) = Answer::deserialize(&whole) else {
         let message = format!("the service answered with status {} and no JSON of its own", response.status);
-        return Err(doubtful(message));
+        return Err(SendFailure::doubtful(message));
     };
     match error.as_str() {
         _ if ok => Ok(whole),
-        error if TOO_MANY.contains(&error) => Err(SlackFailure::TooMany { seconds }),
+        error if TOO_MANY.contains(&error) => Err(SendFailure::TooMany { seconds }),
         error if response.status >= 500 || DOUBTFUL.contains(&error) => {
-            Err(doubtful(format!("the service failed: {} {error}", response.status)))
+            Err(SendFailure::doubtful(format!("the service failed: {} {error}", response.status)))
         }
-        _ => Err(SlackFailure::Refused { error, needed }),
+        _ => {
+            let lacks = needed.map(|scope| format!("(the bot lacks `{scope}`)")).unwrap_or_default();
+            Err(SendFailure::refused(error, lacks))
+        }
     }
 }
 
-fn unanswered(fault: Fault) -> SlackFailure {
-    match fault.code {
-        // No connection came about, the daemon is ending, or the request was refused before it was sent.
-        FaultCode::Unavailable | FaultCode::Busy | FaultCode::Denied | FaultCode::NotConfigured => {
-            SlackFailure::NotSent(fault)
-        }
-        _ => SlackFailure::Doubtful(fault),
-    }
-}
-
-impl SlackFailure {
-    /// As the daemon is told it: what was not sent is tried again, and what may have been sent is not.
-    pub fn into_fault(self) -> Fault {
-        match self {
-            Self::Refused { error, needed } => {
-                let scope = needed.map(|scope| format!(" (the bot lacks `{scope}`)")).unwrap_or_default();
-                Fault::denied(format!("Slack refused it: {error}{scope}"))
+/// What a failure means for whoever runs the app.
+pub fn told(failure: SendFailure) -> String {
+    let help = match &failure {
+        SendFailure::Refused { code, .. } => match code.as_str() {
+            "invalid_auth"
+            | "not_authed"
+            | "token_revoked"
+            | "token_expired"
+            | "account_inactive"
+            | "not_allowed_token_type" => {
+                "; `drupe secret set SLACK_APP_TOKEN` keeps the token of the app (`xapp-…`), and `SLACK_BOT_TOKEN` that of its bot (`xoxb-…`)"
             }
-            Self::TooMany { seconds } => {
-                let message = format!("Slack takes no more messages there for {seconds} seconds");
-                Fault::new(FaultCode::Busy, message)
-            }
-            Self::NotSent(fault) => Fault::new(FaultCode::Unavailable, fault.to_string()),
-            Self::Doubtful(fault) => Fault::new(FaultCode::OutcomeUnknown, fault.to_string()),
-        }
-    }
-
-    /// What it means for whoever runs the app.
-    pub fn said(self) -> String {
-        let help = match &self {
-            Self::Refused { error, .. } => match error.as_str() {
-                "invalid_auth"
-                | "not_authed"
-                | "token_revoked"
-                | "token_expired"
-                | "account_inactive"
-                | "not_allowed_token_type" => {
-                    "; `drupe secret set SLACK_APP_TOKEN` keeps the token of the app (`xapp-…`), and `SLACK_BOT_TOKEN` that of its bot (`xoxb-…`)"
-                }
-                "missing_scope" => "; add the scope to the app, and install it again",
-                _ => "",
-            },
+            "missing_scope" => "; add the scope to the app, and install it again",
             _ => "",
-        };
-        format!("{}{help}", self.into_fault())
-    }
+        },
+        _ => "",
+    };
+    format!("{}{help}", failure.into_fault("Slack"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn answered(status: u16, headers: &[(&str, &str)], body: &str) -> Result<Value, SlackFailure> {
+    fn answered(status: u16, headers: &[(&str, &str)], body: &str) -> Result<Value, SendFailure> {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         read(&OutwardResponse { status, headers, body: body.to_owned() })
     }
@@ -180,13 +142,13 @@ mod tests {
         let done = answered(200, &[], r#"{"ok":true,"ts":"1.2"}"#).expect("it is done");
         assert_eq!(done["ts"], "1.2");
         let refused = answered(200, &[], r#"{"ok":false,"error":"missing_scope","needed":"chat:write"}"#);
-        let said = refused.expect_err("it is refused").said();
+        let said = told(refused.expect_err("it is refused"));
         assert!(said.contains("lacks `chat:write`") && said.contains("install it again"), "{said}");
-        let many = SlackFailure::TooMany { seconds: 5 };
+        let many = SendFailure::TooMany { seconds: 5 };
         assert_eq!(answered(429, &[("retry-after", "5")], ""), Err(many.clone()));
         let late = answered(200, &[("retry-after", "5")], r#"{"ok":false,"error":"ratelimited"}"#);
         assert_eq!(late, Err(many));
-        assert_eq!(answered(429, &[("retry-after", "soon")], "x"), Err(SlackFailure::TooMany { seconds: 1 }));
+        assert_eq!(answered(429, &[("retry-after", "soon")], "x"), Err(SendFailure::TooMany { seconds: 1 }));
         for (status, body) in [
             (502, "<html>Bad Gateway</html>"),
             (200, ""),
@@ -195,10 +157,8 @@ mod tests {
             (200, r#"{"ok":false,"error":"fatal_error"}"#),
             (503, r#"{"ok":false,"error":"other"}"#),
         ] {
-            assert!(matches!(answered(status, &[], body), Err(SlackFailure::Doubtful(_))), "{body}");
+            assert!(matches!(answered(status, &[], body), Err(SendFailure::Doubtful(_))), "{body}");
         }
-        assert!(matches!(unanswered(Fault::new(FaultCode::Timeout, "t")), SlackFailure::Doubtful(_)));
-        assert!(matches!(unanswered(Fault::new(FaultCode::Unavailable, "t")), SlackFailure::NotSent(_)));
         assert_eq!(escaped("1.2/ä&b=$"), "1.2%2F%C3%A4%26b%3D%24");
     }
 }

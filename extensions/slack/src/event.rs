@@ -3,6 +3,7 @@
 //! Forms as in <https://docs.slack.dev/apis/events-api/using-socket-mode>, and the pages of the events `app_mention` and `message.im` and of the
 //! payload `block_actions`, read on 2026-11-27 in copies of their texts and in the service's own SDKs.
 
+use drupe_channel::{Heard, WriterWish};
 use drupe_extension_api::prelude::*;
 use serde_json::Value;
 
@@ -27,7 +28,7 @@ pub enum SocketFrame {
     /// The socket will be closed, or is no longer used.
     Disconnect { reason: String },
     /// Something happened. It is told again until it is acknowledged by its id.
-    Envelope { id: String, incoming: Option<Box<HeardMessage>> },
+    Envelope { id: String, incoming: Option<Box<SlackHeard>> },
     /// Nothing that is known here.
     Other,
 }
@@ -39,38 +40,12 @@ pub struct ChannelPlace {
     pub thread: Option<String>,
 }
 
-/// What somebody who writes to the bot wants.
-#[derive(Debug, Clone, PartialEq)]
-pub enum WriterIntent {
-    /// An answer to a text.
-    Answer(String),
-    /// A word for this channel.
-    Word(BotWord),
-    /// Something was sent that is no text.
-    Unreadable,
-    /// A button was pressed that stands below the message of that time.
-    Pressed { message: String, value: String },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BotWord {
-    New,
-    Stop,
-    Who,
-}
-
 /// Something that is for the assistant.
 #[derive(Debug, Clone, PartialEq)]
-pub struct HeardMessage {
-    pub place: ChannelPlace,
-    pub is_private: bool,
-    /// As the daemon knows them.
-    pub sender: Sender,
-    /// As the service knows them.
-    pub user: String,
-    /// The same whenever the service tells of it again.
-    pub external_id: String,
-    pub wanted: WriterIntent,
+pub struct SlackHeard {
+    pub heard: Heard,
+    /// Whether it was said in a thread of a channel without the bot's name: it is for the bot where it takes part in that thread.
+    pub is_aside: bool,
 }
 
 #[derive(Deserialize)]
@@ -151,16 +126,16 @@ struct Action {
     action_ts: String,
 }
 
-/// What a frame of a socket says; `Other` for what is no JSON of the service.
-pub fn read(frame: &str, app: &App) -> SocketFrame {
+/// What a frame of a socket says to the extension of that id; `Other` for what is no JSON of the service.
+pub fn read(frame: &str, app: &App, extension: &ExtensionId) -> SocketFrame {
     let Ok(Told { kind, envelope_id: id, reason, payload }) = serde_json::from_str(frame) else {
         return SocketFrame::Other;
     };
     let incoming = match kind.as_str() {
         "hello" => return SocketFrame::Hello,
         "disconnect" => return SocketFrame::Disconnect { reason },
-        "events_api" => event(&payload, app),
-        "interactive" => pressed(&payload, app),
+        "events_api" => event(&payload, app, extension),
+        "interactive" => pressed(&payload, app, extension),
         _ => None,
     };
     match id.is_empty() {
@@ -169,13 +144,20 @@ pub fn read(frame: &str, app: &App) -> SocketFrame {
     }
 }
 
-/// What was written, where it is for the assistant: everything in a chat with the bot alone, elsewhere what names it.
-fn event(payload: &Value, app: &App) -> Option<HeardMessage> {
+/// What was written, where it may be for the assistant: everything in a chat with the bot alone, elsewhere what names it or stands in a thread.
+fn event(payload: &Value, app: &App, extension: &ExtensionId) -> Option<SlackHeard> {
     let event = Event::deserialize(&payload["event"]).ok()?;
-    let is_private = match event.kind.as_str() {
-        "message" if event.channel_type == "im" => true,
-        // Of everything else that is written in channels the service tells beside it what names the bot.
-        "app_mention" => false,
+    let (is_private, is_aside) = match (event.kind.as_str(), event.channel_type.as_str()) {
+        ("message", "im") => (true, false),
+        ("app_mention", _) => (false, false),
+        // What names the bot is told as a mention besides, and what begins with another name is said to them.
+        ("message", "channel" | "group")
+            if event.thread_ts.is_some()
+                && !text::names(&event.text, &app.user)
+                && !event.text.trim_start().starts_with("<@") =>
+        {
+            (false, true)
+        }
         _ => return None,
     };
     // What was changed or removed, who joined, and what bots write: two that answer each other never end.
@@ -185,43 +167,41 @@ fn event(payload: &Value, app: &App) -> Option<HeardMessage> {
         return None;
     }
     let said = text::plain(&event.text, &app.user);
-    let wanted = match (said.trim().is_empty(), event.files.is_empty()) {
+    let answer = |text| WriterWish::Answer { text, files: Vec::new() };
+    let wish = match (said.trim().is_empty(), event.files.is_empty()) {
         (true, true) => return None,
-        (true, false) => WriterIntent::Unreadable,
-        (false, false) => WriterIntent::Answer(format!(
-            "{said}\n(Something came with this that is no text; it was not read.)"
-        )),
-        (false, true) => word(&said).map_or(WriterIntent::Answer(said), WriterIntent::Word),
+        (true, false) => WriterWish::Reply("Only text is read here.".to_owned()),
+        (false, false) => {
+            answer(format!("{said}\n(Something came with this that is no text; it was not read.)"))
+        }
+        (false, true) => {
+            word(&said, event.thread_ts.is_some() || !is_private).unwrap_or_else(|| answer(said))
+        }
     };
     let begins = (!is_private).then(|| event.ts.clone());
-    Some(HeardMessage {
-        external_id: format!("{}:{}", event.channel, event.ts),
-        place: ChannelPlace { thread: event.thread_ts.or(begins), channel: event.channel },
-        is_private,
-        sender: Sender { id: known_as(&user, event.user_team.as_deref(), app), name: None },
-        user,
-        wanted,
-    })
+    let external_id = format!("{}:{}", event.channel, event.ts);
+    let place = ChannelPlace { thread: event.thread_ts.or(begins), channel: event.channel };
+    let sender = Sender { id: known_as(&user, event.user_team.as_deref(), app), name: None };
+    let heard = place.heard(extension, is_private, sender, external_id, wish);
+    Some(SlackHeard { heard, is_aside })
 }
 
-fn pressed(payload: &Value, app: &App) -> Option<HeardMessage> {
+fn pressed(payload: &Value, app: &App, extension: &ExtensionId) -> Option<SlackHeard> {
     let BlockActions { kind, user, channel, container, message, actions } =
         BlockActions::deserialize(payload).ok()?;
     let (channel, action) = (channel?.id, actions.into_iter().next()?);
     if kind != "block_actions" || container.message_ts.is_empty() {
         return None;
     }
-    Some(HeardMessage {
-        external_id: format!("pressed:{channel}:{}:{}:{}", container.message_ts, user.id, action.action_ts),
-        is_private: channel.starts_with('D'),
-        place: ChannelPlace { channel, thread: message.and_then(|message| message.thread_ts) },
-        sender: Sender {
-            id: known_as(&user.id, user.team_id.as_deref(), app),
-            name: user.name.or(user.username),
-        },
-        user: user.id,
-        wanted: WriterIntent::Pressed { message: container.message_ts, value: action.value },
-    })
+    let external_id = format!("pressed:{channel}:{}:{}:{}", container.message_ts, user.id, action.action_ts);
+    let wish =
+        WriterWish::Press { message: format!("{channel}/{}", container.message_ts), value: action.value };
+    let sender =
+        Sender { id: known_as(&user.id, user.team_id.as_deref(), app), name: user.name.or(user.username) };
+    let is_private = channel.starts_with('D');
+    let place = ChannelPlace { channel, thread: message.and_then(|message| message.thread_ts) };
+    let heard = place.heard(extension, is_private, sender, external_id, wish);
+    Some(SlackHeard { heard, is_aside: false })
 }
 
 /// The id by which the daemon knows somebody. Ids are the workspace's own, so whoever comes from another one through a shared channel bears that
@@ -234,11 +214,12 @@ fn known_as(user: &str, team: Option<&str>, app: &App) -> String {
 }
 
 /// A word that is all of a text.
-fn word(text: &str) -> Option<BotWord> {
+fn word(text: &str, is_in_thread: bool) -> Option<WriterWish> {
     match text.trim().to_lowercase().as_str() {
-        "stop" | "!stop" => Some(BotWord::Stop),
-        "!new" => Some(BotWord::New),
-        "!who" => Some(BotWord::Who),
+        "stop" | "!stop" => Some(WriterWish::Stop),
+        "!new" if is_in_thread => Some(WriterWish::Reply("A new thread is a new conversation.".to_owned())),
+        "!new" => Some(WriterWish::BeginAnew),
+        "!who" => Some(WriterWish::KnowWhoTheyAre),
         _ => None,
     }
 }
@@ -261,6 +242,18 @@ impl ChannelPlace {
         (!channel.is_empty()).then(|| Self { channel: channel.to_owned(), thread })
     }
 
+    fn heard(
+        &self,
+        extension: &ExtensionId,
+        is_private: bool,
+        sender: Sender,
+        external_id: String,
+        wish: WriterWish,
+    ) -> Heard {
+        let conversation = self.session(extension.as_str(), is_private, &sender);
+        Heard { address: self.address(), conversation, is_private, sender, external_id, agent: None, wish }
+    }
+
     /// The session of who writes there. A thread is a conversation of its own; what is known of people in a channel is the channel's.
     pub fn session(&self, extension: &str, is_private: bool, sender: &Sender) -> String {
         let thread = self.thread.as_ref().map(|thread| format!(":{thread}")).unwrap_or_default();
@@ -281,10 +274,14 @@ mod tests {
         App { user: "UBOT".into(), team: "T1".into(), name: "plum".into() }
     }
 
-    fn told(event: Value) -> Option<HeardMessage> {
+    fn read(frame: &str) -> SocketFrame {
+        super::read(frame, &app(), &ExtensionId::new("slack").expect("an id"))
+    }
+
+    fn told(event: Value) -> Option<SlackHeard> {
         let frame = json!({"type": "events_api", "envelope_id": "e1", "accepts_response_payload": false,
             "payload": {"type": "event_callback", "event_id": "Ev1", "team_id": "T1", "event": event}});
-        match read(&frame.to_string(), &app()) {
+        match read(&frame.to_string()) {
             SocketFrame::Envelope { id, incoming } if id == "e1" => incoming.map(|incoming| *incoming),
             other => panic!("{other:?}"),
         }
@@ -307,17 +304,18 @@ mod tests {
 
     #[test]
     fn what_is_said_to_the_bot_is_heard_and_nothing_else() {
-        let answer = |text: &str| Some(WriterIntent::Answer(text.to_owned()));
+        let answer = |text: &str| Some(WriterWish::Answer { text: text.to_owned(), files: Vec::new() });
+        let reply = |text: &str| Some(WriterWish::Reply(text.to_owned()));
         for (event, wanted) in [
             (direct(json!({})), answer("hello")),
             (direct(json!({"text": "a &lt; b"})), answer("a < b")),
             (direct(json!({"text": " "})), None),
-            (direct(json!({"text": "Stop"})), Some(WriterIntent::Word(BotWord::Stop))),
+            (direct(json!({"text": "Stop"})), Some(WriterWish::Stop)),
             (direct(json!({"text": "stop it"})), answer("stop it")),
-            (direct(json!({"text": "!new"})), Some(WriterIntent::Word(BotWord::New))),
+            (direct(json!({"text": "!new"})), Some(WriterWish::BeginAnew)),
             (
                 direct(json!({"text": "", "subtype": "file_share", "files": [{}]})),
-                Some(WriterIntent::Unreadable),
+                reply("Only text is read here."),
             ),
             (direct(json!({"subtype": "message_changed", "hidden": true})), None),
             (direct(json!({"subtype": "message_deleted"})), None),
@@ -326,18 +324,23 @@ mod tests {
             (direct(json!({"user": "UBOT"})), None),
             (direct(json!({"user": null})), None),
             (direct(json!({"channel_type": "channel", "channel": "C1"})), None),
+            (
+                direct(json!({"text": "!new", "thread_ts": "9.9"})),
+                reply("A new thread is a new conversation."),
+            ),
+            (mention(json!({"text": "<@UBOT> !new"})), reply("A new thread is a new conversation.")),
             (mention(json!({})), answer("hello")),
             (mention(json!({"text": "<@UBOT>"})), None),
-            (mention(json!({"text": "<@UBOT> !who"})), Some(WriterIntent::Word(BotWord::Who))),
+            (mention(json!({"text": "<@UBOT> !who"})), Some(WriterWish::KnowWhoTheyAre)),
             (mention(json!({"bot_id": "B7"})), None),
             (json!({"type": "reaction_added", "user": "U7"}), None),
             (json!(7), None),
             (json!({}), None),
         ] {
-            assert_eq!(told(event.clone()).map(|incoming| incoming.wanted), wanted, "{event}");
+            assert_eq!(told(event.clone()).map(|told| told.heard.wish), wanted, "{event}");
         }
         let file = told(direct(json!({"subtype": "file_share", "files": [{}]}))).expect("it is heard");
-        assert!(matches!(file.wanted, WriterIntent::Answer(text) if text.starts_with("hello\n(")));
+        assert!(matches!(file.heard.wish, WriterWish::Answer { text, .. } if text.starts_with("hello\n(")));
     }
 
     #[test]
@@ -348,18 +351,45 @@ mod tests {
             (mention(json!({})), "C1/10.1", "slack:group.C1:10.1"),
             (mention(json!({"thread_ts": "9.9"})), "C1/9.9", "slack:group.C1:9.9"),
         ] {
-            let incoming = told(event).expect("it is heard");
-            assert_eq!(incoming.place.address(), address);
-            assert_eq!(ChannelPlace::read(address).as_ref(), Some(&incoming.place));
-            assert_eq!(incoming.place.session("slack", incoming.is_private, &incoming.sender), session);
+            let SlackHeard { heard, is_aside } = told(event).expect("it is heard");
+            assert_eq!((heard.address.as_str(), heard.conversation.as_str()), (address, session));
+            let place = ChannelPlace::read(address).expect("a place");
+            assert_eq!((place.address().as_str(), is_aside), (address, false));
             assert!(SessionId::new(session).is_ok());
         }
         assert_eq!(ChannelPlace::read(""), None);
     }
 
     #[test]
+    fn what_is_said_in_a_thread_without_the_name_of_the_bot_is_said_aside() {
+        let aside = |more: Value| {
+            let in_thread = json!({"channel": "C1", "channel_type": "channel", "thread_ts": "9.9"});
+            told(with(direct(in_thread), more))
+        };
+        for kind in ["channel", "group"] {
+            let SlackHeard { heard, is_aside } = aside(json!({"channel_type": kind})).expect("it is heard");
+            assert_eq!((heard.address.as_str(), heard.is_private, is_aside), ("C1/9.9", false, true));
+            assert_eq!(
+                (heard.external_id.as_str(), heard.conversation.as_str()),
+                ("C1:10.1", "slack:group.C1:9.9")
+            );
+        }
+        for more in [
+            json!({"thread_ts": null}),
+            json!({"text": "and <@UBOT>?"}),
+            json!({"text": "and <@UBOT|plum>?"}),
+            json!({"text": "<@U8> what do you think"}),
+            json!({"bot_id": "B7"}),
+            json!({"subtype": "message_changed"}),
+            json!({"channel_type": "mpim"}),
+        ] {
+            assert_eq!(aside(more.clone()), None, "{more}");
+        }
+    }
+
+    #[test]
     fn somebody_of_another_workspace_is_not_who_has_the_same_id_here() {
-        let sender = |team: Value| told(mention(json!({"user_team": team}))).expect("heard").sender;
+        let sender = |team: Value| told(mention(json!({"user_team": team}))).expect("heard").heard.sender;
         assert_eq!(sender(Value::Null).id, "U7");
         assert_eq!(sender(json!("T1")).id, "U7");
         assert_eq!(sender(json!("T2")).id, "T2.U7");
@@ -373,21 +403,18 @@ mod tests {
             "message": {"ts": "11.2", "thread_ts": "10.1"},
             "actions": [{"action_id": "a", "value": "allow 1", "type": "button", "action_ts": "12.3"}]});
         let frame = json!({"type": "interactive", "envelope_id": "e2", "payload": payload});
-        let SocketFrame::Envelope { incoming: Some(incoming), .. } = read(&frame.to_string(), &app()) else {
-            panic!()
-        };
-        assert_eq!(incoming.external_id, "pressed:C1:11.2:U7:12.3");
-        assert_eq!(incoming.place.address(), "C1/10.1");
+        let SocketFrame::Envelope { incoming: Some(told), .. } = read(&frame.to_string()) else { panic!() };
+        let heard = told.heard;
         assert_eq!(
-            incoming.wanted,
-            WriterIntent::Pressed { message: "11.2".into(), value: "allow 1".into() }
+            (heard.external_id.as_str(), heard.address.as_str()),
+            ("pressed:C1:11.2:U7:12.3", "C1/10.1")
         );
-        assert_eq!((incoming.sender.id.as_str(), incoming.sender.name.as_deref()), ("U7", Some("ann")));
+        assert_eq!(heard.wish, WriterWish::Press { message: "C1/11.2".into(), value: "allow 1".into() });
+        assert_eq!((heard.sender.id.as_str(), heard.sender.name.as_deref()), ("U7", Some("ann")));
     }
 
     #[test]
     fn what_the_socket_itself_says_is_told_apart() {
-        let read = |frame: &str| read(frame, &app());
         assert_eq!(read(r#"{"type":"hello","num_connections":1,"debug_info":{}}"#), SocketFrame::Hello);
         assert_eq!(
             read(r#"{"type":"disconnect","reason":"warning","debug_info":{}}"#),

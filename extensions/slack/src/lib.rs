@@ -7,21 +7,18 @@ mod api;
 mod blocks;
 mod ear;
 mod event;
-mod kept;
 mod network;
-mod out;
-mod pace;
+mod service;
 mod settings;
 mod socket;
 mod text;
 
 use std::sync::Arc;
 
+use drupe_channel::ChatChannel;
 use drupe_extension_api::prelude::*;
 
-use self::{
-    api::WebApi, ear::SlackEar, kept::AppKeeper, out::SlackOutgoing, settings::SlackSettings, socket::Sockets,
-};
+use self::{api::WebApi, ear::SlackEar, service::SlackApp, settings::SlackSettings, socket::Sockets};
 
 struct Slack {
     ear: SlackEar,
@@ -30,20 +27,19 @@ struct Slack {
 impl Extension for Slack {
     async fn initialize(host: Host) -> Result<Self, Fault> {
         let settings: SlackSettings = host.config()?;
-        let api = WebApi::new(host.clone(), &settings.api);
-        let keeper = AppKeeper::open(host.clone())?;
-        let out = SlackOutgoing::new(host.clone(), api.clone(), keeper.clone());
-        Ok(Self { ear: SlackEar { host, api, keeper, out, settings: Arc::new(settings) } })
+        let app = SlackApp { host: host.clone(), api: WebApi::new(host.clone(), &settings.api) };
+        let channel = ChatChannel::open(host, app, "slack.json")?;
+        Ok(Self { ear: SlackEar { channel, settings: Arc::new(settings) } })
     }
 }
 
 impl Channel for Slack {
     async fn send(&self, message: OutboundMessage) -> Result<Delivery, Fault> {
-        self.ear.out.send(message).await
+        self.ear.channel.send(message).await
     }
 
     async fn stream(&self, part: ChannelStream) -> Result<(), Fault> {
-        self.ear.out.stream(part)
+        self.ear.channel.stream(part)
     }
 }
 
@@ -51,7 +47,7 @@ impl Service for Slack {
     async fn run(&self, shutdown: Shutdown) -> Result<(), Fault> {
         let listening = async {
             let app = self.ear.until_known().await?;
-            self.ear.host.info(format!("hears as @{}", app.name));
+            self.ear.channel.host.info(format!("hears as @{}", app.name));
             Sockets::new(self.ear.clone(), app).keep_open().await
         };
         tokio::select! {

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::{
-    api::SlackFailure,
+    api::told,
     ear::SlackEar,
     event::{self, App, SocketFrame},
     network::{self, Socket},
@@ -69,13 +69,14 @@ impl Sockets {
                 News::Ready(of) => {
                     ready = Some(Instant::now());
                     self.newest.send_modify(|newest| *newest = (*newest).max(of));
-                    self.ear.host.debug(format!("socket {of} is open"));
+                    self.ear.channel.host.debug(format!("socket {of} is open"));
                 }
                 // Of those before it is known that they end.
                 News::Leaving(of, reason) if of == number => {
-                    self.ear.host.debug(format!("socket {of} will be closed: {reason}"));
+                    self.ear.channel.host.debug(format!("socket {of} will be closed: {reason}"));
                     if reason == "link_disabled" {
                         self.ear
+                            .channel
                             .host
                             .error("Socket Mode is turned off for the app: turn it on at api.slack.com/apps");
                     }
@@ -86,7 +87,7 @@ impl Sockets {
                     if ready.take().is_some_and(|since| since.elapsed() >= LIVED) {
                         pause = PAUSE;
                     }
-                    self.ear.host.warn(format!("the socket to Slack ended: {why}"));
+                    self.ear.channel.host.warn(format!("the socket to Slack ended: {why}"));
                     self.rest(&mut pause).await?;
                     number += 1;
                     self.open(number).await?;
@@ -98,7 +99,7 @@ impl Sockets {
     }
 
     async fn rest(&self, pause: &mut Duration) -> Result<(), Fault> {
-        self.ear.host.sleep(*pause).await?;
+        self.ear.channel.host.sleep(*pause).await?;
         *pause = (*pause * 2).min(LONGEST_PAUSE);
         Ok(())
     }
@@ -109,7 +110,7 @@ impl Sockets {
         let socket = loop {
             match self.connected().await {
                 Ok(socket) => break socket,
-                Err(why) => self.ear.host.warn(format!("no socket to Slack is open: {why}")),
+                Err(why) => self.ear.channel.host.warn(format!("no socket to Slack is open: {why}")),
             }
             self.rest(&mut pause).await?;
         };
@@ -121,12 +122,12 @@ impl Sockets {
             tell: self.tell.clone(),
             quiet: Duration::from_secs(self.ear.settings.quiet_seconds),
         };
-        self.ear.host.spawn(reader.run(socket))
+        self.ear.channel.host.spawn(reader.run(socket))
     }
 
     async fn connected(&self) -> Result<Socket, Fault> {
-        let failed = |failure: SlackFailure| Fault::new(FaultCode::Unavailable, failure.said());
-        let opened = self.ear.api.open_connection().await.map_err(failed)?;
+        let failed = |failure| Fault::new(FaultCode::Unavailable, told(failure));
+        let opened = self.ear.channel.service.api.open_connection().await.map_err(failed)?;
         let odd = || Fault::invalid("the service named no address for a socket");
         network::connect(opened["url"].as_str().ok_or_else(odd)?).await
     }
@@ -206,7 +207,7 @@ impl Reader {
                 Some(Err(error)) => return error.to_string(),
                 None => return "it was cut".to_owned(),
             };
-            match event::read(&text, &self.app) {
+            match event::read(&text, &self.app, self.ear.channel.host.id()) {
                 SocketFrame::Hello => {
                     is_open = true;
                     let _ = self.tell.send(News::Ready(self.number)).await;
@@ -219,7 +220,7 @@ impl Reader {
                         && let Err(fault) = self.ear.take(*incoming).await
                     {
                         // Not acknowledged: it comes again.
-                        self.ear.host.warn(format!("a message is taken in later: {fault}"));
+                        self.ear.channel.host.warn(format!("a message is taken in later: {fault}"));
                         continue;
                     }
                     let acknowledged = json!({"envelope_id": id}).to_string();

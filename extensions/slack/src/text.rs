@@ -15,50 +15,18 @@ pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// A text in parts that each fit a message as they are sent, cut where a paragraph, a line or a word ends if there is such a place in the second half.
-pub fn parts(text: &str, longest: usize) -> Vec<&str> {
-    let mut parts = Vec::new();
-    let mut rest = text.trim();
-    while !rest.is_empty() {
-        let fits = fitting(rest, longest);
-        let at = if fits == rest.len() { fits } else { break_before(rest, fits) };
-        parts.push(rest[..at].trim_end());
-        rest = rest[at..].trim_start();
+/// How much of the length of a message a letter takes as it is sent.
+pub fn units(letter: char) -> usize {
+    match letter {
+        '&' => "&amp;".len(),
+        '<' | '>' => "&lt;".len(),
+        other => other.len_utf16(),
     }
-    parts
 }
 
-/// The beginning of a text that fits, with a sign that more follows.
-pub fn preview(text: &str) -> String {
-    const MORE: &str = " …";
-    let text = text.trim();
-    let fits = fitting(text, LONGEST_SECTION - MORE.encode_utf16().count());
-    format!("{}{MORE}", text[..fits].trim_end())
-}
-
-/// How many bytes of a text have at most so many units when they are sent.
-fn fitting(text: &str, most: usize) -> usize {
-    let mut units = 0;
-    for (at, letter) in text.char_indices() {
-        units += match letter {
-            '&' => "&amp;".len(),
-            '<' | '>' => "&lt;".len(),
-            other => other.len_utf16(),
-        };
-        if units > most {
-            return at;
-        }
-    }
-    text.len()
-}
-
-fn break_before(text: &str, end: usize) -> usize {
-    let head = &text[..end];
-    let found = ["\n\n", "\n", " "].iter().filter_map(|gap| head.rfind(gap).map(|at| at + gap.len()));
-    found
-        .filter(|at| *at > end / 2)
-        .max_by_key(|at| usize::from(head[..*at].ends_with('\n')) * end + at)
-        .unwrap_or(end)
+/// Whether a text names somebody.
+pub fn names(text: &str, user: &str) -> bool {
+    text.contains(&format!("<@{user}>")) || text.contains(&format!("<@{user}|"))
 }
 
 /// What somebody wrote, as a person reads it: marks of the service become what they show. `bot` is left out where the text begins with its name.
@@ -111,22 +79,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_text_comes_in_parts_that_fit_and_lose_nothing() {
-        let words = "word ".repeat(3_000);
-        let lines = "a line of some length\n".repeat(700);
-        for text in
-            ["short", &words, &lines, &"x".repeat(9_000), &"𝄞".repeat(5_000), &"a<b && c>d ".repeat(2_000)]
-        {
-            let parts = parts(text, LONGEST);
-            let units = |part: &&str| escaped(part).encode_utf16().count();
-            assert!(parts.iter().all(|part| (1..=LONGEST).contains(&units(part))));
-            let whole = |text: &str| text.split_whitespace().collect::<String>();
-            assert_eq!(whole(&parts.concat()), whole(text));
+    fn a_letter_takes_what_is_sent_for_it() {
+        for text in ["a<b && c>d", "𝄞ä\u{301} "] {
+            assert_eq!(text.chars().map(units).sum::<usize>(), escaped(text).encode_utf16().count());
         }
-        assert!(parts(&lines, LONGEST)[0].ends_with("length"), "a line stays whole");
-        assert!(parts(" \n", LONGEST).is_empty());
-        assert_eq!(preview("so far "), "so far …");
-        assert_eq!(escaped(&preview(&"&".repeat(5_000))).len(), 2_995 + " …".len());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Forms and codes as in <https://core.telegram.org/bots/api> and <https://core.telegram.org/bots/faq>, read on 2026-11-27 through the
 //! texts that libraries copy from it. The token is filled into the path by the daemon; this code never has it.
 
+use drupe_channel::SendFailure;
 use drupe_extension_api::{prelude::*, wire::FormPart};
 use serde_json::Value;
 
@@ -26,19 +27,6 @@ pub struct BotApi {
 
 /// The longest wait that the service is believed to want, in seconds.
 const LONGEST_WAIT: u64 = 3_600;
-
-/// Why a call has no result.
-#[derive(Debug, Clone, PartialEq)]
-pub enum CallFailure {
-    /// The service answered, and did nothing.
-    Refused { code: i64, description: String },
-    /// The service did nothing, and wants to be asked again after so many seconds.
-    TooMany { seconds: u64 },
-    /// Nothing was sent, or the service was not there.
-    NotSent(Fault),
-    /// It may have been done or not.
-    Doubtful(Fault),
-}
 
 #[derive(Deserialize)]
 struct Answer {
@@ -64,19 +52,19 @@ impl BotApi {
     }
 
     /// Calls a method of the API.
-    pub async fn call(&self, method: &str, params: &Value) -> Result<Value, CallFailure> {
+    pub async fn call(&self, method: &str, params: &Value) -> Result<Value, SendFailure> {
         self.call_for(method, params, CALL_MS).await
     }
 
     /// The same with so many milliseconds for the answer.
-    pub async fn call_for(&self, method: &str, params: &Value, within: u64) -> Result<Value, CallFailure> {
+    pub async fn call_for(&self, method: &str, params: &Value, within: u64) -> Result<Value, SendFailure> {
         let body = params.to_string();
         let request = self.to(method, within).header("content-type", "application/json").body(body);
         self.answered(&request).await
     }
 
     /// Calls a method with a file.
-    pub async fn upload(&self, method: &str, parts: Vec<FormPart>) -> Result<Value, CallFailure> {
+    pub async fn upload(&self, method: &str, parts: Vec<FormPart>) -> Result<Value, SendFailure> {
         self.answered(&self.to(method, FILE_MS).form(parts)).await
     }
 
@@ -87,21 +75,21 @@ impl BotApi {
         request
     }
 
-    async fn answered(&self, request: &OutwardRequest) -> Result<Value, CallFailure> {
+    async fn answered(&self, request: &OutwardRequest) -> Result<Value, SendFailure> {
         match self.host.send(request).await {
             Ok(response) => read(&response),
-            Err(fault) => Err(unanswered(fault)),
+            Err(fault) => Err(SendFailure::unanswered(fault)),
         }
     }
 }
 
 impl BotApi {
     /// The request for a file that somebody sent: its address holds for an hour.
-    pub async fn file(&self, id: &str) -> Result<OutwardRequest, CallFailure> {
+    pub async fn file(&self, id: &str) -> Result<OutwardRequest, SendFailure> {
         let found = self.call("getFile", &serde_json::json!({"file_id": id})).await?;
         let path = found["file_path"].as_str().filter(|path| is_plain(path)).ok_or_else(|| {
             // A server of one's own that keeps files for itself gives a path on its own disk.
-            CallFailure::Refused { code: 0, description: "no address to fetch it from was given".to_owned() }
+            SendFailure::refused("", "no address to fetch it from was given")
         })?;
         let mut request =
             OutwardRequest::new("GET", format!("{}/file/bot${{TELEGRAM_BOT_TOKEN}}/{path}", self.base))
@@ -119,59 +107,48 @@ fn is_plain(path: &str) -> bool {
 }
 
 /// What an answer says. One that is not the service's own comes from whoever stands between: whether they passed the request on is unknown.
-fn read(response: &OutwardResponse) -> Result<Value, CallFailure> {
+fn read(response: &OutwardResponse) -> Result<Value, SendFailure> {
     let Ok(answer) = serde_json::from_str::<Answer>(&response.body) else {
         // Whoever stands between looked at the length, and passed nothing on.
         if response.status == 413 {
-            return Err(CallFailure::Refused { code: 413, description: "it is too large".to_owned() });
+            return Err(SendFailure::refused(413, "it is too large"));
         }
         let message = format!("the service answered with status {} and no JSON of its own", response.status);
-        return Err(CallFailure::Doubtful(Fault::new(FaultCode::OutcomeUnknown, message)));
+        return Err(SendFailure::doubtful(message));
     };
     let Answer { ok, result, error_code, description, parameters } = answer;
     match (ok, parameters.retry_after) {
         (true, _) => Ok(result),
-        (false, Some(seconds)) => Err(CallFailure::TooMany { seconds: seconds.min(LONGEST_WAIT) }),
-        (false, None) if error_code == 429 => Err(CallFailure::TooMany { seconds: 1 }),
+        (false, Some(seconds)) => Err(SendFailure::TooMany { seconds: seconds.min(LONGEST_WAIT) }),
+        (false, None) if error_code == 429 => Err(SendFailure::TooMany { seconds: 1 }),
         // What breaks within the service may have been done before.
         (false, None) if error_code >= 500 => {
-            let message = format!("the service failed: {error_code} {description}");
-            Err(CallFailure::Doubtful(Fault::new(FaultCode::OutcomeUnknown, message)))
+            Err(SendFailure::doubtful(format!("the service failed: {error_code} {description}")))
         }
-        (false, None) => Err(CallFailure::Refused { code: error_code, description }),
+        (false, None) => Err(SendFailure::refused(error_code, description)),
     }
 }
 
-fn unanswered(fault: Fault) -> CallFailure {
-    match fault.code {
-        // No connection came about, the daemon is ending, or the request was refused before it was sent.
-        FaultCode::Unavailable | FaultCode::Busy | FaultCode::Denied | FaultCode::NotConfigured => {
-            CallFailure::NotSent(fault)
-        }
-        _ => CallFailure::Doubtful(fault),
-    }
+/// Whether an edit was refused since there is nothing to change.
+pub fn is_unchanged(failure: &SendFailure) -> bool {
+    matches!(failure, SendFailure::Refused { said, .. } if said.contains("message is not modified"))
 }
 
-impl CallFailure {
-    /// As the daemon is told it: what was not sent is tried again, and what may have been sent is not.
-    pub fn into_fault(self) -> Fault {
-        match self {
-            Self::Refused { code, description } => {
-                Fault::denied(format!("Telegram refused it: {code} {description}"))
-            }
-            Self::TooMany { seconds } => Fault::new(
-                FaultCode::Busy,
-                format!("Telegram takes no more messages there for {seconds} seconds"),
-            ),
-            Self::NotSent(fault) => Fault::new(FaultCode::Unavailable, fault.to_string()),
-            Self::Doubtful(fault) => Fault::new(FaultCode::OutcomeUnknown, fault.to_string()),
+/// What a failure means for whoever runs the bot.
+pub fn told(failure: SendFailure) -> String {
+    let SendFailure::Refused { code, said } = &failure else {
+        return failure.into_fault("Telegram").to_string();
+    };
+    let help = match code.as_str() {
+        "401" | "404" => "; `drupe secret set TELEGRAM_BOT_TOKEN` with the token that @BotFather told",
+        // Of a request of a process that ended, the service knows for a while no better than that it waits.
+        "409" if said.contains("getUpdates request") => {
+            "; a request of before a restart ends by itself, and another program with the same token does not"
         }
-    }
-
-    /// Whether an edit was refused since there is nothing to change.
-    pub fn is_unchanged(&self) -> bool {
-        matches!(self, Self::Refused { description, .. } if description.contains("message is not modified"))
-    }
+        "409" => "; the bot has a webhook: call `deleteWebhook` of the Bot API once",
+        _ => "",
+    };
+    format!("Telegram says {code} {said}{help}")
 }
 
 #[cfg(test)]
@@ -191,18 +168,16 @@ mod tests {
             400,
             r#"{"ok":false,"error_code":400,"description":"Bad Request: message is not modified: x"}"#,
         );
-        assert!(refused.expect_err("it is refused").is_unchanged());
+        assert!(is_unchanged(&refused.expect_err("it is refused")));
         let many = r#"{"ok":false,"error_code":429,"description":"Too Many Requests","parameters":{"retry_after":5}}"#;
-        assert_eq!(read(429, many), Err(CallFailure::TooMany { seconds: 5 }));
+        assert_eq!(read(429, many), Err(SendFailure::TooMany { seconds: 5 }));
         for (status, body) in [
             (502, "<html>Bad Gateway</html>"),
             (200, ""),
             (500, r#"{"ok":false,"error_code":500,"description":"Internal Server Error"}"#),
         ] {
-            assert!(matches!(read(status, body), Err(CallFailure::Doubtful(_))), "{body}");
+            assert!(matches!(read(status, body), Err(SendFailure::Doubtful(_))), "{body}");
         }
-        assert!(matches!(unanswered(Fault::new(FaultCode::Timeout, "t")), CallFailure::Doubtful(_)));
-        assert!(matches!(unanswered(Fault::new(FaultCode::Unavailable, "t")), CallFailure::NotSent(_)));
     }
 
     #[test]

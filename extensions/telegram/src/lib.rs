@@ -5,18 +5,16 @@
 
 mod api;
 mod hear;
-mod kept;
-mod out;
-mod pace;
+mod service;
 mod settings;
-mod text;
 mod update;
 
-use std::sync::Arc;
+use std::sync::Mutex;
 
+use drupe_channel::ChatChannel;
 use drupe_extension_api::prelude::*;
 
-use self::{api::BotApi, hear::Ear, kept::Keeper, settings::TelegramSettings};
+use self::{api::BotApi, hear::Ear, service::TelegramBot, settings::TelegramSettings};
 
 struct Telegram {
     ear: Ear,
@@ -25,11 +23,9 @@ struct Telegram {
 impl Extension for Telegram {
     async fn initialize(host: Host) -> Result<Self, Fault> {
         let settings: TelegramSettings = host.config()?;
-        let api = BotApi::new(host.clone(), &settings.api);
-        let keeper = Keeper::open(host.clone())?;
-        let out = out::Outgoing::new(host.clone(), api.clone(), keeper.clone());
-        let settings = Arc::new(settings);
-        Ok(Self { ear: Ear { host, api, keeper, out, settings, missing: Arc::default() } })
+        let bot = TelegramBot { api: BotApi::new(host.clone(), &settings.api) };
+        let channel = ChatChannel::open(host, bot, "telegram.json")?;
+        Ok(Self { ear: Ear { channel, settings, missing: Mutex::default() } })
     }
 }
 
@@ -37,11 +33,11 @@ impl Channel for Telegram {
     const CARRIES_FILES: bool = true;
 
     async fn send(&self, message: OutboundMessage) -> Result<Delivery, Fault> {
-        self.ear.out.send(message).await
+        self.ear.channel.send(message).await
     }
 
     async fn stream(&self, part: ChannelStream) -> Result<(), Fault> {
-        self.ear.out.stream(part)
+        self.ear.channel.stream(part)
     }
 }
 

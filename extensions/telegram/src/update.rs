@@ -1,7 +1,8 @@
 //! What comes in: updates of the Bot API as what somebody wants. Pure.
 
+use drupe_channel::{Heard, WriterWish};
 use drupe_extension_api::prelude::*;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The bot itself, as `getMe` tells it.
 #[derive(Debug, Clone, Deserialize)]
@@ -18,19 +19,6 @@ pub struct ChatPlace {
     pub thread: Option<i64>,
 }
 
-/// What somebody who writes to the bot wants.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Intent {
-    /// An answer to a text, or to files with or without one.
-    Answer { text: String, files: Vec<SentFile> },
-    /// A command for this channel, without its slash.
-    Command(BotCommand),
-    /// Something was sent that is neither a text nor a file.
-    Unreadable,
-    /// A button was pressed that stands below a message.
-    Pressed { query: String, message: i64, data: String },
-}
-
 /// A file that somebody sent, as the service knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentFile {
@@ -40,23 +28,13 @@ pub struct SentFile {
     pub size: Option<u64>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BotCommand {
-    Start,
-    New,
-    Stop,
-    Who,
-}
-
 /// An update that is for the assistant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Incoming {
-    pub place: ChatPlace,
-    pub is_private: bool,
-    pub sender: Sender,
-    /// The same whenever the service tells of it again.
-    pub external_id: String,
-    pub wanted: Intent,
+    pub heard: Heard,
+    pub files: Vec<SentFile>,
+    /// The id of a button's press, by which it is answered.
+    pub query: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -116,44 +94,48 @@ pub fn number(update: &Value) -> Option<i64> {
     update["update_id"].as_i64()
 }
 
-/// What an update says, where it is for the assistant.
-pub fn read(update: &Value, bot: &Bot) -> Option<Incoming> {
+/// What an update says, where it is for the assistant, to the extension of that id.
+pub fn read(update: &Value, bot: &Bot, extension: &ExtensionId) -> Option<Incoming> {
     let id = number(update)?;
     let Update { message, callback_query } = Update::deserialize(update).ok()?;
+    let heard = |message: &Message, sender: Sender, external_id: String, wish: WriterWish| {
+        let (place, is_private) = (place(message), message.chat.kind == "private");
+        let conversation = place.session(extension.as_str(), is_private, &sender);
+        Heard { address: place.address(), conversation, is_private, sender, external_id, agent: None, wish }
+    };
     if let Some(Pressed { id: query, from, message, data }) = callback_query {
-        let message = message?;
-        return Some(Incoming {
-            place: place(&message),
-            is_private: message.chat.kind == "private",
-            sender: sender(from)?,
-            external_id: format!("pressed:{query}"),
-            wanted: Intent::Pressed { query, message: message.message_id, data: data.unwrap_or_default() },
-        });
+        let (message, sender) = (message?, sender(from)?);
+        let shows = format!("{}/{}", message.chat.id, message.message_id);
+        let wish = WriterWish::Press { message: shows, value: data.unwrap_or_default() };
+        let heard = heard(&message, sender, format!("pressed:{query}"), wish);
+        return Some(Incoming { heard, files: Vec::new(), query: Some(query) });
     }
-    let message = message?;
+    let mut message = message?;
     let happened = [&message.new_chat_members, &message.left_chat_member, &message.pinned_message]
         .iter()
         .any(|it| it.is_some());
-    let (place, is_private) = (place(&message), message.chat.kind == "private");
     let files = files(&update["message"]);
-    let text = message.text.or(message.caption);
+    let text = message.text.take().or(message.caption.take());
     let answers_bot = |to: &Message| to.from.as_ref().is_some_and(|from| from.id == bot.id);
     let is_reply = message.reply_to_message.as_deref().is_some_and(answers_bot);
     // In a group only what is said to the bot.
-    let is_meant =
-        is_private || is_reply || text.as_deref().is_some_and(|text| mentions(text, &bot.username));
+    let is_meant = message.chat.kind == "private"
+        || is_reply
+        || text.as_deref().is_some_and(|text| mentions(text, &bot.username));
     if happened || !is_meant {
         return None;
     }
-    let wanted = match text.as_deref().map(|text| without_mention(text, &bot.username)) {
-        text if !files.is_empty() => Intent::Answer { text: text.unwrap_or_default(), files },
-        None => Intent::Unreadable,
+    let answer = |text: String| WriterWish::Answer { text, files: Vec::new() };
+    let wish = match text.as_deref().map(|text| without_mention(text, &bot.username)) {
+        text if !files.is_empty() => answer(text.unwrap_or_default()),
+        None => WriterWish::Reply("Only texts, pictures and files are read here.".to_owned()),
         Some(text) if text.trim().is_empty() => return None,
-        Some(text) => command(&text).map_or(Intent::Answer { text, files }, Intent::Command),
+        Some(text) => command(&text).unwrap_or_else(|| answer(text)),
     };
+    let sender = sender(message.from.take()?)?;
     // Numbers of updates begin anew at random after a week without any, so the message's own is a part of the id.
-    let external_id = format!("{id}:{}:{}", place.chat, message.message_id);
-    Some(Incoming { place, is_private, sender: sender(message.from?)?, external_id, wanted })
+    let external_id = format!("{id}:{}:{}", message.chat.id, message.message_id);
+    Some(Incoming { heard: heard(&message, sender, external_id, wish), files, query: None })
 }
 
 /// The files of a message. An animation is a document as well; of a picture the service has several sizes.
@@ -226,12 +208,12 @@ fn without_mention(text: &str, username: &str) -> String {
     }
 }
 
-fn command(text: &str) -> Option<BotCommand> {
+fn command(text: &str) -> Option<WriterWish> {
     match text.split_whitespace().next()? {
-        "/start" => Some(BotCommand::Start),
-        "/new" => Some(BotCommand::New),
-        "/stop" => Some(BotCommand::Stop),
-        "/who" => Some(BotCommand::Who),
+        "/start" => Some(WriterWish::Reply("Write what you want.".to_owned())),
+        "/new" => Some(WriterWish::BeginAnew),
+        "/stop" => Some(WriterWish::Stop),
+        "/who" => Some(WriterWish::KnowWhoTheyAre),
         _ => None,
     }
 }
@@ -264,12 +246,9 @@ impl ChatPlace {
     }
 
     /// What each call is given that writes there.
-    pub fn params(&self) -> Value {
-        let mut params = serde_json::json!({ "chat_id": self.chat });
-        if let Some(thread) = self.thread {
-            params["message_thread_id"] = thread.into();
-        }
-        params
+    pub fn params(&self) -> Map<String, Value> {
+        let thread = self.thread.map(|thread| ("message_thread_id".to_owned(), thread.into()));
+        [("chat_id".to_owned(), self.chat.into())].into_iter().chain(thread).collect()
     }
 }
 
@@ -293,13 +272,21 @@ mod tests {
         json!({"update_id": 3, "message": message})
     }
 
-    fn wanted(update: &Value) -> Option<Intent> {
-        read(update, &bot()).map(|incoming| incoming.wanted)
+    fn read(update: &Value, bot: &Bot) -> Option<Incoming> {
+        super::read(update, bot, &ExtensionId::new("telegram").expect("an id"))
+    }
+
+    fn unreadable() -> Option<WriterWish> {
+        Some(WriterWish::Reply("Only texts, pictures and files are read here.".to_owned()))
+    }
+
+    fn wanted(update: &Value) -> Option<WriterWish> {
+        read(update, &bot()).map(|incoming| incoming.heard.wish)
     }
 
     #[test]
     fn in_a_group_only_what_is_said_to_the_bot_is_heard() {
-        let answer = |text: &str| Some(Intent::Answer { text: text.to_owned(), files: Vec::new() });
+        let answer = |text: &str| Some(WriterWish::Answer { text: text.to_owned(), files: Vec::new() });
         for (text, reply, expected) in [
             ("hello all", None, None),
             ("hello all", Some(8), None),
@@ -309,7 +296,7 @@ mod tests {
             ("what does @plum_bot say?", None, answer("what does @plum_bot say?")),
             ("@plum_bots what now", None, None),
             ("/new", None, None),
-            ("/new@plum_bot", None, Some(Intent::Command(BotCommand::New))),
+            ("/new@plum_bot", None, Some(WriterWish::BeginAnew)),
             ("/new@other_bot", None, None),
             ("@plum_bot", None, None),
             ("ä@plum_bot ö", None, answer("ä@plum_bot ö")),
@@ -325,12 +312,14 @@ mod tests {
             json!({"id": 7, "first_name": "Ann", "last_name": "Lee", "username": "ann"});
         let incoming = read(&update, &bot()).expect("it is for the bot");
         assert_eq!(
-            (incoming.sender.id.as_str(), incoming.sender.name.as_deref()),
+            (incoming.heard.sender.id.as_str(), incoming.heard.sender.name.as_deref()),
             ("7", Some("Ann Lee (@ann)"))
         );
-        assert_eq!(incoming.external_id, "3:-100:5");
-        assert_eq!(incoming.place.session("telegram", false, &incoming.sender), "telegram:group.-100");
-        assert_eq!(incoming.place.session("telegram", true, &incoming.sender), "telegram:person.7");
+        assert_eq!(incoming.heard.external_id, "3:-100:5");
+        assert_eq!(incoming.heard.conversation, "telegram:group.-100");
+        update["message"]["chat"]["type"] = json!("private");
+        let alone = read(&update, &bot()).expect("it is for the bot").heard;
+        assert_eq!((alone.conversation.as_str(), alone.is_private), ("telegram:person.7", true));
         update["message"]["from"]["is_bot"] = json!(true);
         assert_eq!(read(&update, &bot()), None, "bots are not answered");
         update["message"]["from"] = Value::Null;
@@ -345,33 +334,44 @@ mod tests {
             message.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
             json!({"update_id": 3, "message": message})
         };
-        assert_eq!(wanted(&private(json!({"sticker": {"file_id": "s"}}))), Some(Intent::Unreadable));
+        assert_eq!(wanted(&private(json!({"sticker": {"file_id": "s"}}))), unreadable());
         for odd in [json!([]), json!(7), json!([{"file_id": 7}]), json!([[]])] {
-            assert_eq!(wanted(&private(json!({"photo": odd}))), Some(Intent::Unreadable));
+            assert_eq!(wanted(&private(json!({"photo": odd}))), unreadable());
         }
-        assert_eq!(wanted(&private(json!({"text": "/stop now"}))), Some(Intent::Command(BotCommand::Stop)));
+        assert_eq!(wanted(&private(json!({"text": "/stop now"}))), Some(WriterWish::Stop));
         assert_eq!(
             wanted(&private(json!({"text": "/other"}))),
-            Some(Intent::Answer { text: "/other".into(), files: Vec::new() })
+            Some(WriterWish::Answer { text: "/other".into(), files: Vec::new() })
         );
         assert_eq!(wanted(&private(json!({"text": "  "}))), None);
         for odd in [json!({}), json!({"update_id": 1}), json!({"update_id": 1, "message": 7}), json!([])] {
             assert_eq!(wanted(&odd), None);
         }
         let topic = private(json!({"text": "x", "message_thread_id": 9, "is_topic_message": true}));
-        let place = read(&topic, &bot()).expect("a message").place;
-        assert_eq!(place.address(), "7/9");
-        assert_eq!(ChatPlace::read("7/9"), Some(place));
+        let heard = read(&topic, &bot()).expect("a message").heard;
+        assert_eq!(
+            (heard.address.as_str(), heard.conversation.as_str()),
+            ("7/9", "telegram:person.7:topic9")
+        );
+        assert_eq!(ChatPlace::read("7/9"), Some(ChatPlace { chat: 7, thread: Some(9) }));
         assert_eq!(ChatPlace::read("x"), None);
+        let pressed = json!({"update_id": 4, "callback_query": {"id": "q1", "from": {"id": 7}, "data": "allow 1",
+            "message": {"message_id": 5, "chat": {"id": -100, "type": "supergroup"}}}});
+        let Some(Incoming { heard, query, .. }) = read(&pressed, &bot()) else { panic!("it is for the bot") };
+        let wish = WriterWish::Press { message: "-100/5".into(), value: "allow 1".into() };
+        assert_eq!((heard.wish, heard.address.as_str(), query.as_deref()), (wish, "-100", Some("q1")));
     }
+
     #[test]
     fn a_file_is_known_by_what_the_service_says_of_it() {
         let sent = |more: Value| {
             let mut message =
                 json!({"message_id": 5, "from": {"id": 7}, "chat": {"id": 7, "type": "private"}});
             message.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
-            match wanted(&json!({"update_id": 3, "message": message})) {
-                Some(Intent::Answer { text, files }) => (text, files),
+            match read(&json!({"update_id": 3, "message": message}), &bot()) {
+                Some(Incoming {
+                    heard: Heard { wish: WriterWish::Answer { text, .. }, .. }, files, ..
+                }) => (text, files),
                 other => panic!("{other:?}"),
             }
         };
@@ -392,7 +392,7 @@ mod tests {
             "voice": {"file_id": "v"}});
         assert_eq!(wanted(&update), None);
         update["message"]["caption"] = json!("@plum_bot listen");
-        let heard = Intent::Answer { text: "listen".to_owned(), files: is("v", "voice.ogg", None) };
-        assert_eq!(wanted(&update), Some(heard));
+        let heard = read(&update, &bot()).expect("it is for the bot");
+        assert_eq!(heard.files, is("v", "voice.ogg", None));
     }
 }

@@ -19,6 +19,12 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 const OF_EXTENSIONS: [(&str, &str); 3] =
     [("schemars", "SCHEMARS"), ("serde", "SERDE"), ("serde_json", "SERDE_JSON")];
 
+/// The folders of the packages that are carried, from the root of the workspace: the API and what lies within it.
+const PACKED: [&str; 3] = ["extension-api", "extension-api/abi", "extension-api/channel"];
+
+/// Where the tests of a file begin, which stand last in it.
+const TESTS: &str = "#[cfg(test)]\nmod tests";
+
 fn main() -> Outcome<()> {
     let api = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("this crate lies in that of the API")?;
     let root = api.parent().ok_or("the API lies in the workspace")?;
@@ -30,9 +36,10 @@ fn main() -> Outcome<()> {
 
     let workspace = read(&root.join("Cargo.toml"))?;
     let mut files = BTreeMap::new();
-    for (folder, place) in [(api.to_owned(), "extension-api"), (api.join("abi"), "extension-api/abi")] {
+    for place in PACKED {
+        let folder = root.join(place);
         sources(&folder.join("src"), &format!("{place}/src"), &mut files)?;
-        let manifest = standalone(read(&folder.join("Cargo.toml"))?, &workspace)?;
+        let manifest = standalone(read(&folder.join("Cargo.toml"))?, &workspace, place)?;
         files.insert(format!("{place}/Cargo.toml"), manifest);
     }
     files.insert("Cargo.lock".to_owned(), reached(&read(&root.join("Cargo.lock"))?)?);
@@ -57,14 +64,15 @@ fn sources(folder: &Path, place: &str, files: &mut BTreeMap<String, String>) -> 
         if path.is_dir() && name != "tests" {
             sources(&path, &inner, files)?;
         } else if name.ends_with(".rs") && name != "tests.rs" {
-            files.insert(inner, fs::read_to_string(path)?);
+            let text = fs::read_to_string(path)?;
+            files.insert(inner, text.split(TESTS).next().unwrap_or_default().to_owned());
         }
     }
     Ok(())
 }
 
 /// A manifest with what it takes from the workspace written out. Lints and tests are the workspace's own affair.
-fn standalone(mut manifest: DocumentMut, workspace: &DocumentMut) -> Outcome<String> {
+fn standalone(mut manifest: DocumentMut, workspace: &DocumentMut, place: &str) -> Outcome<String> {
     let shared = &workspace["workspace"];
     let package = manifest["package"].as_table_mut().ok_or("a manifest has a package")?;
     let inherited: Vec<String> = package
@@ -84,17 +92,21 @@ fn standalone(mut manifest: DocumentMut, workspace: &DocumentMut) -> Outcome<Str
         let name = name.get().to_owned();
         let own = item.as_table_like().ok_or(format!("`{name}` is inherited"))?;
         let mut value = shared_dependency(shared, &name)?;
-        if value.contains_key("path") {
-            // The one crate of ours beneath the API lies where it lies in the workspace.
-            value.insert("path", "abi".into());
+        if let Some(path) = value.get("path").and_then(Value::as_str) {
+            // Crates of ours lie as they lie in the workspace: beneath this one, or around it.
+            let beneath = path.strip_prefix(place).map(|path| path.trim_start_matches('/').to_owned());
+            let around = place.strip_prefix(path).map(|rest| vec![".."; rest.matches('/').count()].join("/"));
+            let path =
+                beneath.or(around).ok_or(format!("`{path}` lies neither around `{place}` nor in it"))?;
+            value.insert("path", path.into());
         }
         for (key, more) in own.iter().filter(|(key, _)| *key != "workspace") {
-            if key != "optional" {
+            if key != "optional" && (key != "features" || value.contains_key("features")) {
                 return Err(
                     format!("`{name}`: merging `{key}` with the workspace's is not known here").into()
                 );
             }
-            value.insert(key, more.as_value().ok_or("`optional` is a value")?.clone());
+            value.insert(key, more.as_value().ok_or(format!("`{key}` is a value"))?.clone());
         }
         *item = Item::Value(Value::InlineTable(value));
     }
@@ -126,7 +138,7 @@ fn reached(lock: &DocumentMut) -> Outcome<String> {
     };
     let key = |package: &Table| (package["name"].to_string(), package["version"].to_string());
     let mut kept = BTreeSet::new();
-    let mut open: Vec<&Table> = named("drupe-extension-api", None);
+    let mut open: Vec<&Table> = named("drupe-channel", None);
     open.extend(OF_EXTENSIONS.iter().flat_map(|(name, _)| named(name, None)));
     while let Some(package) = open.pop() {
         if kept.insert(key(package)) {

@@ -17,6 +17,7 @@ mod attacks;
 mod away;
 mod backups;
 mod channels;
+mod chat;
 mod command_line;
 mod confined;
 mod control;

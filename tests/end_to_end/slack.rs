@@ -4,18 +4,18 @@ mod crowd;
 mod sending;
 mod workspace;
 
-use std::{
-    fs,
-    sync::{Arc, Condvar, Mutex},
-};
+use std::fs;
 
 use serde_json::{Value, json};
 
 use self::workspace::{APP_TOKEN, BOT_TOKEN, Behaviour, Posted, Trouble, Workspace, chat_of};
-use crate::harness::{
-    Daemon,
-    model_server::{ModelServer, Say, latest},
-    unique, until,
+use crate::{
+    chat::{Gate, effects, obedient},
+    harness::{
+        Daemon,
+        model_server::{ModelServer, Say, latest},
+        unique, until,
+    },
 };
 
 const ANN: &str = "U0ANN";
@@ -26,36 +26,6 @@ struct Scene {
     slack: Workspace,
     daemon: Daemon,
     server: ModelServer,
-}
-
-/// Repeats what it is told, and calls a tool that asks first where it is told to go.
-fn obedient(effects: &str) -> impl Fn(&Value) -> Say + Send + Sync + 'static + use<> {
-    let call = json!({"path": effects, "nonce": "n"});
-    move |request| match latest(request) {
-        (role, text) if role == "tool" => Say::Text(format!("done: {text}")),
-        (_, text) if text == "go" => Say::Call(vec![("careful_effect_append".to_owned(), call.clone())]),
-        (_, text) => Say::Text(format!("you said {text}")),
-    }
-}
-
-/// Holds a model back until it is opened.
-#[derive(Clone, Default)]
-struct Gate(Arc<(Mutex<bool>, Condvar)>);
-
-impl Gate {
-    fn wait(&self) {
-        let open = self.0.0.lock().expect("nobody panics");
-        drop(self.0.1.wait_while(open, |open| !*open).expect("nobody panics"));
-    }
-
-    fn open(&self) {
-        *self.0.0.lock().expect("nobody panics") = true;
-        self.0.1.notify_all();
-    }
-}
-
-fn effects() -> String {
-    std::env::temp_dir().join(format!("slack-{}", unique())).display().to_string()
 }
 
 const BOTH: &str = "    allowed: [U0ANN, U0BEN]\n";
@@ -395,6 +365,55 @@ fn a_question_has_buttons_and_the_card_says_what_became_of_it_wherever_it_was_an
 }
 
 #[test]
+fn a_button_counts_that_is_pressed_before_the_service_has_said_which_message_it_is_below() {
+    let file = effects();
+    let scene = Scene::new(BOTH, obedient(&file));
+    scene.slack.is_quick(BEN, "Allow");
+    scene.slack.push([scene.slack.mention(ANN, ROOM, None, "go")]);
+    scene.until_there(ROOM, "done: ");
+    assert_eq!(fs::read_to_string(&file).unwrap_or_default().lines().count(), 1);
+    let settled = || {
+        let all = scene.slack.channel(ROOM).into_iter().map(|(_, posted)| posted);
+        all.into_iter().find(|posted| posted.text.ends_with("` runs.") && buttons(posted).is_empty())
+    };
+    assert!(until("the card is settled", settled).is_some(), "{:?}", scene.slack.channel(ROOM));
+    assert!(!scene.slack.texts(ROOM).iter().any(|text| text.contains("not asked any more")));
+}
+
+#[test]
+fn in_a_thread_in_which_it_was_asked_the_bot_hears_what_does_not_name_it() {
+    let mut scene = Scene::of_known();
+    let first = scene.slack.mention(ANN, ROOM, None, "a secret word");
+    let thread = first["ts"].as_str().expect("a time").to_owned();
+    scene.slack.push([first]);
+    scene.until_there(ROOM, "you said a secret word");
+    let aside = |thread: &str, text: &str| scene.slack.aside(BEN, ROOM, thread, text);
+    // In threads of others it does not, nor what is said to somebody else, or to it and told as a mention besides.
+    let elsewhere = aside("17900000.5", "elsewhere");
+    let to_ann = aside(&thread, "<@U0ANN> what do you think");
+    let twice = scene.slack.mention(BEN, ROOM, Some(&thread), "twice");
+    let mut again = twice.clone();
+    (again["type"], again["channel_type"]) = (json!("message"), json!("channel"));
+    scene.slack.push([elsewhere, to_ann, again, twice, aside(&thread, "and without its name")]);
+    let answer = scene.until_there(ROOM, "you said and without its name");
+    assert_eq!(scene.posted(ROOM, &answer).thread.as_deref(), Some(thread.as_str()));
+    let last = scene.server.requests().last().expect("the model was asked").to_string();
+    assert!(last.contains("a secret word"), "the thread goes on: {last}");
+    // A stranger is told nothing there, and after a restart the bot still takes part.
+    scene.slack.push([scene.slack.aside("U0EVE", ROOM, &thread, "let me in")]);
+    scene.until_acknowledged();
+    scene.daemon.says(&["stop"]);
+    scene.daemon.ended();
+    scene.daemon.run();
+    scene.slack.push([scene.slack.aside(ANN, ROOM, &thread, "much later")]);
+    scene.until_there(ROOM, "you said much later");
+    scene.until_acknowledged();
+    let texts = scene.slack.texts(ROOM);
+    assert_eq!(texts.len(), 4, "{texts:?}");
+    assert_eq!(scene.count(ROOM, "you said twice"), 1);
+}
+
+#[test]
 fn words_begin_anew_and_say_who_somebody_is() {
     let scene = Scene::of_known();
     scene.slack.says(BEN, "!who");
@@ -441,7 +460,9 @@ fn a_socket_that_dies_is_cut_or_is_announced_to_end_is_replaced_and_nothing_is_l
         assert_eq!(scene.count(&chat, &format!("you said {text}")), 1, "{text}");
     }
     // Where no socket can be opened for a while it is tried until one can.
-    for trouble in [Trouble::TooMany(1), Trouble::Gateway, Trouble::Refused("internal_error"), Trouble::Cut] {
+    for trouble in
+        [Trouble::TooMany(1), Trouble::Gateway, Trouble::Refused(200, "internal_error"), Trouble::Cut]
+    {
         scene.slack.trouble("apps.connections.open", trouble);
     }
     scene.slack.sockets_are(Behaviour::Cut);

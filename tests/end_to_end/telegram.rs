@@ -1,22 +1,22 @@
 //! People who write to a Telegram bot: the real extension in a process of its own, against a stand-in of the Bot API.
 
 mod bot_api;
+mod crowd;
 mod files;
 mod sent;
 
-use std::{
-    fs,
-    sync::{Arc, Condvar, Mutex},
-    time::Duration,
-};
+use std::{fs, time::Duration};
 
 use serde_json::{Value, json};
 
 use self::bot_api::{BotServer, Posted, TOKEN, Trouble};
-use crate::harness::{
-    Daemon,
-    model_server::{ModelServer, Say, latest},
-    unique, until,
+use crate::{
+    chat::{Gate, calls, effects, http, obedient},
+    harness::{
+        Daemon,
+        model_server::{ModelServer, Say, latest},
+        unique, until,
+    },
 };
 
 const ANN: i64 = 7;
@@ -30,21 +30,16 @@ struct Scene {
     server: ModelServer,
 }
 
-/// Repeats what it is told, and calls a tool that asks first where it is told to go.
-fn obedient(effects: &str) -> impl Fn(&Value) -> Say + Send + Sync + 'static + use<> {
-    let call = json!({"path": effects, "nonce": "n"});
-    move |request| match latest(request) {
-        (role, text) if role == "tool" => Say::Text(format!("done: {text}")),
-        (_, text) if text == "go" => Say::Call(vec![("careful_effect_append".to_owned(), call.clone())]),
-        (_, text) => Say::Text(format!("you said {text}")),
-    }
-}
-
 impl Scene {
     fn new(allowed: &str, model: impl Fn(&Value) -> Say + Send + Sync + 'static) -> Self {
+        Self::polling(20, allowed, model)
+    }
+
+    /// One whose requests for updates wait so many seconds.
+    fn polling(seconds: u64, allowed: &str, model: impl Fn(&Value) -> Say + Send + Sync + 'static) -> Self {
         let (bot, server) = (BotServer::start(), ModelServer::start(model));
         let telegram = format!(
-            "extensions:\n  telegram:\n    enabled: true\n    api: \"{}\"\n    poll_seconds: 20\n{allowed}",
+            "extensions:\n  telegram:\n    enabled: true\n    api: \"{}\"\n    poll_seconds: {seconds}\n{allowed}",
             bot.address
         );
         let approvals = "approvals: {preauthorized: all, people: [telegram/8]}\n";
@@ -92,26 +87,6 @@ impl Scene {
         let confirmed = || (self.bot.unconfirmed() == 0).then_some(());
         assert!(until("all are confirmed", confirmed).is_some(), "{}", self.daemon.log());
     }
-}
-
-/// Holds a model back until it is opened.
-#[derive(Clone, Default)]
-struct Gate(Arc<(Mutex<bool>, Condvar)>);
-
-impl Gate {
-    fn wait(&self) {
-        let open = self.0.0.lock().expect("nobody panics");
-        drop(self.0.1.wait_while(open, |open| !*open).expect("nobody panics"));
-    }
-
-    fn open(&self) {
-        *self.0.0.lock().expect("nobody panics") = true;
-        self.0.1.notify_all();
-    }
-}
-
-fn effects() -> String {
-    std::env::temp_dir().join(format!("telegram-{}", unique())).display().to_string()
 }
 
 #[test]
@@ -360,7 +335,7 @@ fn a_question_has_buttons_and_the_card_says_what_became_of_it_wherever_it_was_an
     assert_eq!(scene.bot.calls("answerCallbackQuery").len(), 3);
     // Answered by the operator, elsewhere.
     scene.bot.push([scene.bot.message_in(room(), ANN, "@plum_bot go")]);
-    let waits = || scene.bot.chat(ROOM).into_iter().rfind(|(_, posted)| !buttons(posted).is_empty());
+    let waits = || scene.bot.chat(ROOM).into_iter().rfind(|(_, posted)| buttons(posted).contains(&"Allow"));
     let (second, _) = until("it is asked again", waits).unwrap_or_else(|| scene.fail(ROOM, "a question"));
     let list = scene.daemon.client().ask("approvals.list", json!({})).expect("a list");
     let id = list
@@ -377,6 +352,56 @@ fn a_question_has_buttons_and_the_card_says_what_became_of_it_wherever_it_was_an
     assert!(until("the card says so", denied).is_some(), "{:?}", posted(second));
     scene.until_confirmed();
     assert_eq!(ran(), 1);
+}
+
+#[test]
+fn a_button_counts_that_is_pressed_before_the_service_has_said_which_message_it_is_below() {
+    let file = effects();
+    let scene = Scene::new("    allowed: [7, 8]\n", obedient(&file));
+    scene.bot.is_quick(BEN, "Allow");
+    let room = json!({"id": ROOM, "type": "supergroup"});
+    scene.bot.push([scene.bot.message_in(room, ANN, "@plum_bot go")]);
+    scene.until_there(ROOM, "done: ");
+    assert_eq!(fs::read_to_string(&file).unwrap_or_default().lines().count(), 1);
+    let settled = || {
+        let all = scene.bot.chat(ROOM).into_iter().map(|(_, posted)| posted);
+        all.into_iter().find(|posted| posted.text.ends_with("` runs.") && buttons(posted).is_empty())
+    };
+    assert!(until("the card is settled", settled).is_some(), "{:?}", scene.bot.chat(ROOM));
+    let told = scene.bot.calls("answerCallbackQuery");
+    assert!(told.len() == 1 && told[0].1["text"].is_null(), "{told:?}");
+}
+
+#[test]
+fn the_button_below_an_answer_that_is_being_made_stops_it() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let scene = Scene::new("    allowed: [7, 8]\n", move |request| match latest(request) {
+        (role, _) if role == "tool" => {
+            held.wait();
+            Say::Text("too late".to_owned())
+        }
+        (_, text) if text == "slow" => Say::Call(vec![("kv_list".to_owned(), json!({}))]),
+        (_, text) => Say::Text(format!("you said {text}")),
+    });
+    // Before it is known which message shows the answer.
+    scene.bot.is_quick(ANN, "Stop");
+    scene.bot.says(ANN, "slow");
+    let said = || scene.bot.calls("answerCallbackQuery").first().map(|(_, params)| params["text"].clone());
+    assert_eq!(
+        until("the button is answered", said),
+        Some(json!("It is stopped.")),
+        "{}",
+        scene.daemon.log()
+    );
+    gate.open();
+    scene.settle(ANN);
+    let left = scene.bot.chat(ANN);
+    assert!(!left.iter().any(|(_, posted)| posted.text == "too late"), "{left:?}");
+    assert!(
+        left.iter().all(|(_, posted)| buttons(posted).is_empty()),
+        "nothing is left to be stopped: {left:?}"
+    );
 }
 
 #[test]

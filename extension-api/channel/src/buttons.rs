@@ -8,7 +8,6 @@ pub(crate) const STOP: &str = "stop";
 /// A button below a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Button {
-    /// What people read.
     pub label: &'static str,
     /// What the bot is told when it is pressed: what a person would write.
     pub value: String,

@@ -12,7 +12,7 @@ use crate::{
 /// Something that is for the assistant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heard {
-    /// Where an answer goes.
+    /// Where it was written, to which an answer goes.
     pub address: String,
     /// The conversation of whoever writes there, as long as none was begun in its place.
     pub conversation: String,

@@ -54,7 +54,6 @@ impl<T: Default + Serialize + DeserializeOwned> Kept<T> {
         Ok(Self { shared: Arc::new(Shared { host, path, content, written }) })
     }
 
-    /// Reads what is kept.
     pub fn look<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         look(&self.lock().0)
     }

@@ -7,6 +7,72 @@
 //! A message that may have arrived is never sent a second time: services know no id by which they would see that two are one. A change of one
 //! may come twice, since the same text is the same message. What has to be known after a restart is one small file ([`Kept`]), in which the
 //! oldest make room for the newest.
+//!
+//! A channel to a board, on which everybody writes who is known:
+//!
+//! ```
+//! use drupe_channel::{ChatChannel, ChatService, Heard, NewMessage, SendFailure, WriterWish};
+//! use drupe_extension_api::prelude::*;
+//!
+//! /// The service: how a message is sent.
+//! #[derive(Clone)]
+//! struct Board(Host);
+//!
+//! impl ChatService for Board {
+//!     const NAME: &'static str = "Board";
+//!     const LONGEST: usize = 4000;
+//!     type Record = ();
+//!
+//!     async fn post(&self, address: &str, message: &NewMessage<'_>) -> Result<String, SendFailure> {
+//!         let url = format!("https://board.example/{address}");
+//!         let request = OutwardRequest::new("POST", url).body(message.text);
+//!         let answer = self.0.send(&request).await.map_err(SendFailure::unanswered)?;
+//!         match answer.status {
+//!             201 => Ok(answer.body),
+//!             429 => Err(SendFailure::TooMany { seconds: 30 }),
+//!             400..=499 => Err(SendFailure::refused(answer.status, answer.body)),
+//!             // It may be there or not.
+//!             _ => Err(SendFailure::doubtful(answer.body)),
+//!         }
+//!     }
+//! }
+//!
+//! struct Boarding(ChatChannel<Board>);
+//!
+//! impl Extension for Boarding {
+//!     async fn initialize(host: Host) -> Result<Self, Fault> {
+//!         Ok(Self(ChatChannel::open(host.clone(), Board(host), "board.json")?))
+//!     }
+//! }
+//!
+//! impl Channel for Boarding {
+//!     async fn send(&self, message: OutboundMessage) -> Result<Delivery, Fault> {
+//!         self.0.send(message).await
+//!     }
+//! }
+//!
+//! impl Boarding {
+//!     /// Somebody wrote; a service of the extension's own asks the board for such, and comes here.
+//!     async fn wrote(&self, who: &str, id: &str, text: String) -> Result<(), Fault> {
+//!         let heard = Heard {
+//!             address: "wall".to_owned(),
+//!             conversation: format!("{}:group.wall", self.0.host.id()),
+//!             is_private: false,
+//!             sender: Sender { id: who.to_owned(), name: None },
+//!             external_id: id.to_owned(),
+//!             agent: None,
+//!             wish: WriterWish::Answer { text, files: Vec::new() },
+//!         };
+//!         let said = self.0.hear(&heard).await?;
+//!         if let Some(said) = said {
+//!             self.0.say(&heard, &said).await;
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//!
+//! export!(Boarding: Channel);
+//! ```
 
 mod buttons;
 mod channel;

@@ -36,12 +36,33 @@ fn a_new_extension_builds_offline_and_passes_its_test() {
     for (name, library) in [("word-counter", "word_counter"), ("7up", "ext_7up")] {
         let folder = root.path().join(name);
         scaffold(&id(name), &folder, &sdk, &sdk.join("extension-api")).expect("it is written");
+        if name == "7up" {
+            use_the_library_of_channels(&folder, &sdk);
+        }
         cargo(&["build", "--release"], &folder, &target);
         let built = target.join(format!("release/lib{library}{}", std::env::consts::DLL_SUFFIX));
         assert!(built.is_file(), "{} is built", built.display());
         cargo(&["test", "--release"], &folder, &target);
         the_versions_are_those_of_this_release(&folder, &sdk);
     }
+}
+
+/// It is carried as well, and an extension that is no channel has nothing of it.
+fn use_the_library_of_channels(folder: &Path, sdk: &Path) {
+    let add = |file: &str, from: &str, to: String| {
+        let path = folder.join(file);
+        let text = fs::read_to_string(&path).expect("it was written");
+        assert!(text.contains(from), "{file}");
+        fs::write(path, text.replacen(from, &to, 1)).expect("it is written");
+    };
+    let library =
+        format!("drupe-channel = {{ path = {:?} }}\n\n[dev-dependencies]", sdk.join("extension-api/channel"));
+    add("Cargo.toml", "[dev-dependencies]", library);
+    add(
+        "src/lib.rs",
+        "export!",
+        "/// What it keeps.\npub type Words = drupe_channel::Kept<Vec<String>>;\n\nexport!".to_owned(),
+    );
 }
 
 /// Cargo has made the lock file its own, and every version in there is one that was given.

@@ -11,7 +11,7 @@ use crate::{
     update::ChatPlace,
 };
 
-/// One bot.
+/// One bot, as whoever has its token reaches it.
 #[derive(Clone)]
 pub struct TelegramBot {
     pub api: BotApi,

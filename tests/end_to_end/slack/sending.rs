@@ -65,7 +65,7 @@ fn a_message_that_may_have_arrived_is_looked_for_and_never_sent_again() {
     scene.slack.trouble_with("chat.postMessage", "you said one", Trouble::DoneAndCut);
     scene.slack.trouble_with("chat.postMessage", "you said two", Trouble::Gateway);
     scene.slack.trouble_with("chat.postMessage", "you said three", Trouble::Cut);
-    scene.slack.trouble_with("chat.postMessage", "you said four", Trouble::Refused("internal_error"));
+    scene.slack.trouble_with("chat.postMessage", "you said four", Trouble::Refused(200, "internal_error"));
     for text in ["one", "two", "three", "four"] {
         scene.slack.says(ANN, text);
     }
@@ -82,7 +82,7 @@ fn a_message_that_may_have_arrived_is_looked_for_and_never_sent_again() {
     scene.until_there(ROOM, "you said five");
     scene.slack.trouble_with("chat.postMessage", "you said six", Trouble::DoneAndCut);
     for _ in 0..2 {
-        scene.slack.trouble("conversations.history", Trouble::Refused("missing_scope"));
+        scene.slack.trouble("conversations.history", Trouble::Refused(200, "missing_scope"));
     }
     scene.slack.says(ANN, "six");
     scene.settle(ANN);

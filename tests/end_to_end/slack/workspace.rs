@@ -6,10 +6,8 @@ mod sockets;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
     sync::{Arc, Mutex, MutexGuard},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -17,25 +15,15 @@ use serde_json::{Value, json};
 
 pub use self::sockets::Behaviour;
 use self::sockets::Told;
+pub use crate::chat::calls::Trouble;
+use crate::chat::{
+    calls::{Calls, until_so},
+    http::{self, Request},
+};
 
 pub const APP_TOKEN: &str = "xapp-1-A0APP-4242-fake0of0nobody";
 pub const BOT_TOKEN: &str = "xoxb-4242-4242-fake0of0nobody";
 pub const BOT: &str = "U0BOT";
-
-/// What happens to a call of a method in place of what should.
-#[derive(Clone, Copy, PartialEq)]
-pub enum Trouble {
-    /// It is to be made again after so many seconds.
-    TooMany(u64),
-    /// It is done, and the connection ends before it is said.
-    DoneAndCut,
-    /// The connection ends before it is done.
-    Cut,
-    /// It is refused with this error.
-    Refused(&'static str),
-    /// Whoever stands between answers.
-    Gateway,
-}
 
 #[derive(Clone, Debug)]
 pub struct Posted {
@@ -55,15 +43,12 @@ pub(super) struct State {
     sockets: BTreeMap<u64, Behaviour>,
     next: u64,
     messages: BTreeMap<String, Posted>,
-    calls: Vec<(Instant, String, Value)>,
-    /// Of a method, for a text or for any.
-    troubles: Vec<(&'static str, Option<&'static str>, Trouble)>,
-    /// Of so many calls that send something, one goes wrong in each way.
-    faults: Option<u64>,
-    refuses_previews: bool,
+    calls: Calls,
+    /// Who presses a button of the next message that has it, before anybody is told that it was sent.
+    quick: Option<(&'static str, &'static str)>,
     archived: BTreeSet<String>,
-    /// The longest time from telling something to its acknowledgement.
-    slowest: Duration,
+    /// How long it took from telling something to its acknowledgement.
+    acknowledged_after: Vec<Duration>,
 }
 
 #[derive(Clone)]
@@ -84,12 +69,7 @@ impl Workspace {
             state: Arc::default(),
         };
         let serving = server.clone();
-        thread::spawn(move || {
-            for stream in api.incoming().flatten() {
-                let serving = serving.clone();
-                thread::spawn(move || serving.serve(stream));
-            }
-        });
+        http::serve(api, move |request, stream| serving.serve(&request, stream));
         sockets::serve(server.clone(), sockets);
         server
     }
@@ -100,22 +80,27 @@ impl Workspace {
 
     /// The next call of that method goes wrong.
     pub fn trouble(&self, method: &'static str, trouble: Trouble) {
-        self.state().troubles.push((method, None, trouble));
+        self.state().calls.trouble(method, None, trouble);
     }
 
     /// The next call of that method with this text does.
     pub fn trouble_with(&self, method: &'static str, text: &'static str, trouble: Trouble) {
-        self.state().troubles.push((method, Some(text), trouble));
+        self.state().calls.trouble(method, Some(text), trouble);
     }
 
     /// Of so many messages and changes one is refused for a second, and one is done although its connection is cut.
     pub fn faults(&self, one_of: u64) {
-        self.state().faults = Some(one_of);
+        self.state().calls.go_wrong(one_of);
     }
 
     /// Answers are not shown before they are whole.
     pub fn refuse_previews(&self) {
-        self.state().refuses_previews = true;
+        self.state().calls.refuse_previews();
+    }
+
+    /// Somebody presses a button of the next message that has it, before the service has answered whoever sends it.
+    pub fn is_quick(&self, who: &'static str, label: &'static str) {
+        self.state().quick = Some((who, label));
     }
 
     pub fn archive(&self, channel: &str) {
@@ -149,6 +134,14 @@ impl Workspace {
         if let Some(thread) = thread {
             event["thread_ts"] = thread.into();
         }
+        event
+    }
+
+    /// One of a message in a thread of a channel, as the service tells of all of them to apps that follow those.
+    pub fn aside(&self, who: &str, channel: &str, thread: &str, text: &str) -> Value {
+        let mut event = self.mention(who, channel, Some(thread), "");
+        (event["type"], event["channel_type"], event["text"]) =
+            (json!("message"), json!("channel"), json!(text));
         event
     }
 
@@ -198,91 +191,47 @@ impl Workspace {
 
     /// Calls of a method so far, each with its time.
     pub fn calls(&self, method: &str) -> Vec<(Instant, Value)> {
-        let state = self.state();
-        let of_it = state.calls.iter().filter(|(_, called, _)| called == method);
-        of_it.map(|(at, _, params)| (*at, params.clone())).collect()
+        self.state().calls.of(method)
     }
 
-    fn serve(&self, mut stream: TcpStream) -> std::io::Result<()> {
-        stream.set_nodelay(true)?;
-        let mut reader = BufReader::new(stream.try_clone()?);
-        loop {
-            let (mut path, mut length, mut token) = (String::new(), 0, String::new());
-            loop {
-                let mut line = String::new();
-                if reader.read_line(&mut line)? == 0 {
-                    return Ok(());
-                }
-                if path.is_empty() {
-                    path = line.split(' ').nth(1).unwrap_or_default().to_owned();
-                }
-                if let Some((name, value)) = line.split_once(':') {
-                    match name.to_ascii_lowercase().as_str() {
-                        "content-length" => length = value.trim().parse().unwrap_or(0),
-                        "authorization" => token = value.trim().replace("Bearer ", ""),
-                        _ => {}
-                    }
-                }
-                if line.trim().is_empty() {
-                    break;
-                }
-            }
-            let mut body = vec![0; length];
-            reader.read_exact(&mut body)?;
-            let (path, query) = path.split_once('?').unwrap_or((&path, ""));
-            let method = path.strip_prefix("/api/").unwrap_or_default();
-            let mut params: Value = serde_json::from_slice(&body).unwrap_or_else(|_| json!({}));
-            for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-                params[name] = value.replace("%2E", ".").into();
-            }
-            let needed = if method == "apps.connections.open" { APP_TOKEN } else { BOT_TOKEN };
-            if token != needed {
-                answer(&mut stream, 200, "", &refused("invalid_auth"))?;
-                continue;
-            }
-            match self.trouble_of(method, &params) {
-                None => answer(&mut stream, 200, "", &self.perform(method, &params))?,
-                Some(Trouble::Cut) => return Ok(()),
-                Some(Trouble::DoneAndCut) => {
-                    self.perform(method, &params);
-                    return Ok(());
-                }
-                Some(Trouble::Refused(error)) => answer(&mut stream, 200, "", &refused(error))?,
-                Some(Trouble::Gateway) => {
-                    let body = "<html>Bad Gateway</html>";
-                    write!(
-                        stream,
-                        "HTTP/1.1 502 Bad Gateway\r\ncontent-length: {}\r\n\r\n{body}",
-                        body.len()
-                    )?;
-                }
-                Some(Trouble::TooMany(seconds)) => {
-                    let after = format!("retry-after: {seconds}\r\n");
-                    answer(&mut stream, 429, &after, &refused("ratelimited"))?;
-                }
-            }
+    fn serve(&self, request: &Request, stream: &mut TcpStream) -> std::io::Result<bool> {
+        let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
+        let method = path.strip_prefix("/api/").unwrap_or_default();
+        let mut params: Value = serde_json::from_slice(&request.body).unwrap_or_else(|_| json!({}));
+        for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+            params[name] = value.replace("%2E", ".").into();
         }
-    }
-
-    /// What goes wrong with a call.
-    fn trouble_of(&self, method: &str, params: &Value) -> Option<Trouble> {
-        let mut state = self.state();
-        state.calls.push((Instant::now(), method.to_owned(), params.clone()));
-        let text = params["text"].as_str().unwrap_or_default();
-        let meant = |(of, with, _): &(&str, Option<&str>, Trouble)| {
-            *of == method && with.is_none_or(|with| with == text)
+        let needed = if method == "apps.connections.open" { APP_TOKEN } else { BOT_TOKEN };
+        if request.header("authorization") != format!("Bearer {needed}") {
+            return http::answer(stream, (200, String::new(), refused("invalid_auth")));
+        }
+        let (sends, posts) = (method.starts_with("chat."), method == "chat.postMessage");
+        let trouble = self.state().calls.note(method, &params, sends, posts);
+        let does = || {
+            let said = self.perform(method, &params);
+            if posts {
+                self.press_at_once(&said["ts"]);
+            }
+            (200, String::new(), said)
         };
-        if let Some(at) = state.troubles.iter().position(meant) {
-            return Some(state.troubles.remove(at).2);
-        }
-        if state.refuses_previews && method == "chat.postMessage" && text.ends_with('…') {
-            return Some(Trouble::Refused("restricted_action"));
-        }
-        let one_of = state.faults.filter(|_| method.starts_with("chat."))?;
-        match state.calls.len() as u64 % one_of {
-            0 => Some(Trouble::TooMany(1)),
-            1 => Some(Trouble::DoneAndCut),
-            _ => None,
+        http::perform(stream, trouble, does, |trouble| match trouble {
+            Trouble::Refused(_, error) => (200, String::new(), refused(error)),
+            Trouble::TooMany(seconds) => (429, format!("retry-after: {seconds}\r\n"), refused("ratelimited")),
+            _ => unreachable!("the rest is no answer"),
+        })
+    }
+
+    fn press_at_once(&self, sent: &Value) {
+        let Some(ts) = sent.as_str() else { return };
+        let quick = {
+            let mut state = self.state();
+            let blocks = state.messages[ts].blocks.to_string();
+            let has_it = |(_, label): &(&str, &str)| blocks.contains(&format!("\"text\":\"{label}\""));
+            state.quick.take_if(|quick| has_it(quick))
+        };
+        if let Some((who, label)) = quick {
+            self.presses(who, ts, label);
+            until_so(|| self.unacknowledged() == 0);
         }
     }
 
@@ -373,13 +322,4 @@ fn done(mut more: Value) -> Value {
 
 fn refused(error: &str) -> Value {
     json!({"ok": false, "error": error})
-}
-
-fn answer(stream: &mut TcpStream, status: u16, headers: &str, body: &Value) -> std::io::Result<()> {
-    let body = body.to_string();
-    let head = format!(
-        "HTTP/1.1 {status} Said\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all((head + &body).as_bytes())
 }

@@ -4,32 +4,25 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    io::{BufRead, BufReader, Read, Write},
+    io::Write,
     net::{TcpListener, TcpStream},
     sync::{Arc, Condvar, Mutex, MutexGuard},
-    thread,
     time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
 
+pub use super::calls::Trouble;
+use super::{
+    calls::{Calls, until_so},
+    http::{self, Request},
+};
+
 pub const TOKEN: &str = "424242:AAFakeTokenOfNobody_0123456789-abcdef";
 pub const BOT: i64 = 424_242;
 
-/// What happens to a call of a method in place of what should.
-#[derive(Clone, Copy, PartialEq)]
-pub enum Trouble {
-    /// It is to be made again after so many seconds.
-    TooMany(u64),
-    /// It is done, and the connection ends before it is said.
-    DoneAndCut,
-    /// The connection ends before it is done.
-    Cut,
-    /// It is refused with this code and text.
-    Refused(u16, &'static str),
-    /// Whoever stands between answers.
-    Gateway,
-}
+/// Updates that are told again where the service has forgotten that they were confirmed.
+const AGAIN: usize = 30;
 
 #[derive(Clone, Debug)]
 pub struct Posted {
@@ -53,11 +46,13 @@ struct State {
     next_update: i64,
     next_message: i64,
     messages: BTreeMap<i64, Posted>,
-    calls: Vec<(Instant, String, Value)>,
-    /// Of a method, for a text or for any.
-    troubles: Vec<(&'static str, Option<&'static str>, Trouble)>,
-    /// Whether what is shown of an answer before it is whole is refused.
-    refuses_previews: bool,
+    calls: Calls,
+    /// The latest that were confirmed.
+    confirmed: VecDeque<Value>,
+    /// Whether updates come in the wrong order.
+    is_reversed: bool,
+    /// Who presses a button of the next message that has it, before anybody is told that it was sent.
+    quick: Option<(i64, &'static str)>,
     /// Which request for updates is the newest: those before are ended.
     polls: u64,
     /// Chats in which nothing can be sent.
@@ -83,12 +78,7 @@ impl BotServer {
         let shared = Arc::new((Mutex::new(State { next_update: 1000, ..State::default() }), Condvar::new()));
         let server = Self { address, shared };
         let serving = server.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let serving = serving.clone();
-                thread::spawn(move || serving.serve(stream));
-            }
-        });
+        http::serve(listener, move |request, stream| serving.serve(&request, stream));
         server
     }
 
@@ -98,17 +88,43 @@ impl BotServer {
 
     /// The next call of that method goes wrong.
     pub fn trouble(&self, method: &'static str, trouble: Trouble) {
-        self.state().troubles.push((method, None, trouble));
+        self.state().calls.trouble(method, None, trouble);
     }
 
     /// The next call of that method with this text does.
     pub fn trouble_with(&self, method: &'static str, text: &'static str, trouble: Trouble) {
-        self.state().troubles.push((method, Some(text), trouble));
+        self.state().calls.trouble(method, Some(text), trouble);
     }
 
     /// Answers are not shown before they are whole.
     pub fn refuse_previews(&self) {
-        self.state().refuses_previews = true;
+        self.state().calls.refuse_previews();
+    }
+
+    /// Of so many messages and changes some go wrong.
+    pub fn goes_wrong(&self, one_of: u64) {
+        self.state().calls.go_wrong(one_of);
+    }
+
+    /// Tells what was confirmed of late once more.
+    pub fn tell_again(&self) {
+        let mut state = self.state();
+        while let Some(update) = state.confirmed.pop_back() {
+            state.updates.push_front(update);
+        }
+        drop(state);
+        self.shared.1.notify_all();
+    }
+
+    /// From now on updates come in the wrong order, or in the right one.
+    pub fn reverse(&self) {
+        let mut state = self.state();
+        state.is_reversed = !state.is_reversed;
+    }
+
+    /// Somebody presses a button of the next message that has it, before the service has answered whoever sends it.
+    pub fn is_quick(&self, who: i64, label: &'static str) {
+        self.state().quick = Some((who, label));
     }
 
     pub fn block(&self, chat: i64) {
@@ -203,9 +219,7 @@ impl BotServer {
 
     /// Calls of a method so far, each with its time.
     pub fn calls(&self, method: &str) -> Vec<(Instant, Value)> {
-        let state = self.state();
-        let of_it = state.calls.iter().filter(|(_, called, _)| called == method);
-        of_it.map(|(at, _, params)| (*at, params.clone())).collect()
+        self.state().calls.of(method)
     }
 
     /// Updates that nobody has confirmed.
@@ -213,90 +227,58 @@ impl BotServer {
         self.state().updates.len()
     }
 
-    fn serve(&self, mut stream: TcpStream) -> std::io::Result<()> {
-        stream.set_nodelay(true)?;
-        let mut reader = BufReader::new(stream.try_clone()?);
-        loop {
-            let (mut path, mut length, mut kind) = (String::new(), 0, String::new());
-            loop {
-                let mut line = String::new();
-                if reader.read_line(&mut line)? == 0 {
-                    return Ok(());
-                }
-                if path.is_empty() {
-                    path = line.split(' ').nth(1).unwrap_or_default().to_owned();
-                }
-                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                    length = value.trim().parse().unwrap_or(0);
-                }
-                if let Some((name, value)) = line.split_once(':')
-                    && name.eq_ignore_ascii_case("content-type")
-                {
-                    kind = value.trim().to_owned();
-                }
-                if line.trim().is_empty() {
-                    break;
-                }
+    fn serve(&self, request: &Request, stream: &mut TcpStream) -> std::io::Result<bool> {
+        if let Some(path) = request.path.strip_prefix(&format!("/file/bot{TOKEN}/")) {
+            return self.file(stream, path);
+        }
+        let kind = request.header("content-type");
+        let params: Value = match kind.starts_with("multipart/form-data") {
+            true => form(kind, &request.body),
+            false => serde_json::from_slice(&request.body).unwrap_or_default(),
+        };
+        let told = |(status, body)| (status, String::new(), body);
+        let Some(method) = request.path.strip_prefix(&format!("/bot{TOKEN}/")) else {
+            return http::answer(stream, told(refused(401, "Unauthorized")));
+        };
+        let sends = ["sendMessage", "editMessageText"].contains(&method);
+        let trouble = self.state().calls.note(method, &params, sends, method == "sendMessage");
+        let does = || {
+            let said = self.perform(method, &params);
+            if method == "sendMessage" {
+                self.press_at_once(&said.1["result"]["message_id"]);
             }
-            let mut body = vec![0; length];
-            reader.read_exact(&mut body)?;
-            if let Some(path) = path.strip_prefix(&format!("/file/bot{TOKEN}/")) {
-                match self.file(&mut stream, path)? {
-                    true => continue,
-                    false => return Ok(()),
-                }
+            told(said)
+        };
+        http::perform(stream, trouble, does, |trouble| match trouble {
+            Trouble::Refused(code, text) => told(refused(code, text)),
+            Trouble::TooMany(seconds) => {
+                let mut said = refused(429, "Too Many Requests: retry later");
+                said.1["parameters"] = json!({"retry_after": seconds});
+                told(said)
             }
-            let params: Value = match kind.starts_with("multipart/form-data") {
-                true => form(&kind, &body),
-                false => serde_json::from_slice(&body).unwrap_or_default(),
-            };
-            let Some(method) = path.strip_prefix(&format!("/bot{TOKEN}/")) else {
-                answer(&mut stream, refused(401, "Unauthorized"))?;
-                continue;
-            };
-            let trouble = {
-                let mut state = self.state();
-                state.calls.push((Instant::now(), method.to_owned(), params.clone()));
-                let text = params["text"].as_str().unwrap_or_default();
-                let meant = |(of, with, _): &(&str, Option<&str>, Trouble)| {
-                    *of == method && with.is_none_or(|with| with == text)
-                };
-                let at = state.troubles.iter().position(meant);
-                let found = at.map(|at| state.troubles.remove(at).2);
-                let refused = state.refuses_previews && method == "sendMessage" && text.ends_with('…');
-                found.or(refused.then_some(Trouble::Refused(400, "Bad Request: not now")))
-            };
-            match trouble {
-                None => answer(&mut stream, self.perform(method, &params))?,
-                Some(Trouble::Cut) => return Ok(()),
-                Some(Trouble::DoneAndCut) => {
-                    self.perform(method, &params);
-                    return Ok(());
-                }
-                Some(Trouble::Refused(code, text)) => answer(&mut stream, refused(code, text))?,
-                Some(Trouble::Gateway) => {
-                    let body = "<html>Bad Gateway</html>";
-                    write!(
-                        stream,
-                        "HTTP/1.1 502 Bad Gateway\r\ncontent-length: {}\r\n\r\n{body}",
-                        body.len()
-                    )?;
-                }
-                Some(Trouble::TooMany(seconds)) => {
-                    let mut said = refused(429, "Too Many Requests: retry later");
-                    said.1["parameters"] = json!({"retry_after": seconds});
-                    answer(&mut stream, said)?;
-                }
-            }
+            _ => unreachable!("the rest is no answer"),
+        })
+    }
+
+    fn press_at_once(&self, sent: &Value) {
+        let Some(id) = sent.as_i64() else { return };
+        let quick = {
+            let mut state = self.state();
+            let markup = state.messages[&id].markup.to_string();
+            let has_it = |(_, label): &(i64, &str)| markup.contains(&format!("\"text\":\"{label}\""));
+            state.quick.take_if(|quick| has_it(quick))
+        };
+        if let Some((who, label)) = quick {
+            let answered = self.calls("answerCallbackQuery").len();
+            self.presses(who, id, label);
+            until_so(|| self.calls("answerCallbackQuery").len() > answered);
         }
     }
 
     /// Gives a file; whether the connection goes on.
     fn file(&self, stream: &mut TcpStream, path: &str) -> std::io::Result<bool> {
         let mut state = self.state();
-        state.calls.push((Instant::now(), "file".to_owned(), json!({"path": path})));
-        let at = state.troubles.iter().position(|(of, _, _)| *of == "file");
-        let trouble = at.map(|at| state.troubles.remove(at).2);
+        let trouble = state.calls.note("file", &json!({"path": path}), false, false);
         let found = state.files.values().find(|(known, _)| known == path).map(|(_, content)| content.clone());
         let held = |state: &mut State| state.holds_files;
         drop(self.shared.1.wait_while(state, held).expect("no thread panics while it holds this"));
@@ -390,7 +372,14 @@ impl BotServer {
         let own = state.polls;
         self.shared.1.notify_all();
         if let Some(offset) = params["offset"].as_i64() {
-            state.updates.retain(|update| update["update_id"].as_i64() >= Some(offset));
+            let (waiting, confirmed): (VecDeque<_>, VecDeque<_>) = state
+                .updates
+                .drain(..)
+                .partition(|update: &Value| update["update_id"].as_i64() >= Some(offset));
+            state.updates = waiting;
+            state.confirmed.extend(confirmed);
+            let more = state.confirmed.len().saturating_sub(AGAIN);
+            state.confirmed.drain(..more);
         }
         loop {
             if state.polls != own {
@@ -400,7 +389,10 @@ impl BotServer {
                 );
             }
             if !state.updates.is_empty() || Instant::now() >= deadline {
-                let some: Vec<Value> = state.updates.iter().take(limit as usize).cloned().collect();
+                let mut some: Vec<Value> = state.updates.iter().take(limit as usize).cloned().collect();
+                if state.is_reversed {
+                    some.reverse();
+                }
                 return done(json!(some));
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -445,13 +437,4 @@ fn done(result: Value) -> (u16, Value) {
 
 fn refused(code: u16, description: &str) -> (u16, Value) {
     (code, json!({"ok": false, "error_code": code, "description": description}))
-}
-
-fn answer(stream: &mut TcpStream, (code, body): (u16, Value)) -> std::io::Result<()> {
-    let body = body.to_string();
-    let head = format!(
-        "HTTP/1.1 {code} Said\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all((head + &body).as_bytes())
 }

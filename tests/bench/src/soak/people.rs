@@ -3,6 +3,11 @@
 #[path = "../../../end_to_end/telegram/bot_api.rs"]
 #[expect(dead_code, clippy::expect_used, reason = "the tests use what this does not")]
 mod bot_api;
+#[path = "../../../end_to_end/chat/calls.rs"]
+#[expect(dead_code, reason = "the tests use what this does not")]
+mod calls;
+#[path = "../../../end_to_end/chat/http.rs"]
+mod http;
 
 use std::{
     collections::BTreeMap,

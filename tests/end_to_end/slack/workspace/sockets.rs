@@ -47,9 +47,11 @@ impl Workspace {
         self.state().told.len()
     }
 
-    /// The longest time until something was acknowledged that was told once.
-    pub fn slowest(&self) -> Duration {
-        self.state().slowest
+    /// How long it took until something was acknowledged that was told once, the shortest time first.
+    pub fn acknowledged_after(&self) -> Vec<Duration> {
+        let mut times = self.state().acknowledged_after.clone();
+        times.sort();
+        times
     }
 
     /// Sockets that are open.
@@ -70,6 +72,11 @@ impl Workspace {
             .values_mut()
             .filter(|does| **does == Behaviour::Open)
             .for_each(|does| *does = behaviour);
+    }
+
+    /// What waits is told in the wrong order.
+    pub fn reverse(&self) {
+        self.state().told.make_contiguous().reverse();
     }
 
     /// Everything that is told now is told twice.
@@ -187,6 +194,6 @@ fn acknowledge(id: &str, state: &mut State) {
     };
     let Some(Told { last: Some((_, at)), ids, .. }) = state.told.remove(place) else { return };
     if ids.len() == 1 {
-        state.slowest = state.slowest.max(at.elapsed());
+        state.acknowledged_after.push(at.elapsed());
     }
 }

@@ -1,0 +1,45 @@
+//! What tests of chat services share: what their stand-ins have in common, a model that does what it is told, and a crowd that writes much.
+
+pub mod calls;
+pub mod crowd;
+pub mod http;
+
+use std::sync::{Arc, Condvar, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::harness::{
+    model_server::{Say, latest},
+    unique,
+};
+
+/// Repeats what it is told, and calls a tool that asks first where it is told to go.
+pub fn obedient(effects: &str) -> impl Fn(&Value) -> Say + Send + Sync + 'static + use<> {
+    let call = json!({"path": effects, "nonce": "n"});
+    move |request| match latest(request) {
+        (role, text) if role == "tool" => Say::Text(format!("done: {text}")),
+        (_, text) if text == "go" => Say::Call(vec![("careful_effect_append".to_owned(), call.clone())]),
+        (_, text) => Say::Text(format!("you said {text}")),
+    }
+}
+
+/// A file for effects that nobody else writes.
+pub fn effects() -> String {
+    std::env::temp_dir().join(format!("chat-{}", unique())).display().to_string()
+}
+
+/// Holds a model back until it is opened.
+#[derive(Clone, Default)]
+pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    pub fn wait(&self) {
+        let open = self.0.0.lock().expect("nobody panics");
+        drop(self.0.1.wait_while(open, |open| !*open).expect("nobody panics"));
+    }
+
+    pub fn open(&self) {
+        *self.0.0.lock().expect("nobody panics") = true;
+        self.0.1.notify_all();
+    }
+}

@@ -11,10 +11,10 @@ use drupe_extension_api::{prelude::*, wire::SETTLED};
 use crate::{
     buttons::Button,
     draft::Draft,
-    kept::Kept,
+    kept::KeptState,
     pace::{ChannelPace, MessageRoom, WORTH},
     record::{ChannelRecord, QuestionCard},
-    service::{ChatService, NewMessage, SendFailure},
+    service::{ChatService, NewPost, SendFailure},
     text,
 };
 
@@ -27,7 +27,7 @@ const CHANGES: usize = 2;
 pub struct ChatChannel<S: ChatService> {
     pub host: Host,
     pub service: S,
-    pub kept: Kept<ChannelRecord<S::Record>>,
+    pub kept: KeptState<ChannelRecord<S::Record>>,
     pub(crate) pace: Arc<ChannelPace>,
     drafts: Arc<Mutex<HashMap<SessionId, Arc<Draft>>>>,
 }
@@ -51,7 +51,7 @@ impl<S: ChatService> ChatChannel<S> {
     /// # Errors
     /// The file cannot be read.
     pub fn open(host: Host, service: S, file: &str) -> Result<Self, Fault> {
-        let kept = Kept::open(host.clone(), file)?;
+        let kept = KeptState::open(host.clone(), file)?;
         Ok(Self { host, service, kept, pace: Arc::default(), drafts: Arc::default() })
     }
 
@@ -80,7 +80,7 @@ impl<S: ChatService> ChatChannel<S> {
         for (at, part) in parts.iter().enumerate().skip(sent) {
             let buttons = if at + 1 == parts.len() { Button::of(&message) } else { Vec::new() };
             let mark = format!("{} {at}", message.delivery);
-            let new = NewMessage { text: part, buttons: &buttons, mark: &mark };
+            let new = NewPost { text: part, buttons: &buttons, mark: &mark };
             let draft = draft.as_deref().filter(|_| at == 0);
             if !buttons.is_empty() {
                 self.ask(&message, address, part).await?;
@@ -157,7 +157,7 @@ impl<S: ChatService> ChatChannel<S> {
         &self,
         address: &str,
         draft: Option<&str>,
-        new: &NewMessage<'_>,
+        new: &NewPost<'_>,
     ) -> Result<String, SendFailure> {
         if let Some(draft) = draft {
             let mut said = self.change(address, draft, new.text, &[]).await;
@@ -195,7 +195,7 @@ impl<S: ChatService> ChatChannel<S> {
         Ok(message.map(delivered))
     }
 
-    pub(crate) async fn post(&self, address: &str, new: &NewMessage<'_>) -> Result<String, SendFailure> {
+    pub(crate) async fn post(&self, address: &str, new: &NewPost<'_>) -> Result<String, SendFailure> {
         self.paced(address, false, self.service.post(address, new)).await
     }
 

@@ -13,7 +13,7 @@ use drupe_extension_api::prelude::*;
 use crate::{
     buttons::Button,
     channel::ChatChannel,
-    service::{ChatService, NewMessage, SendFailure},
+    service::{ChatService, NewPost, SendFailure},
     text,
 };
 
@@ -117,7 +117,7 @@ impl<S: ChatService> ChatChannel<S> {
             None => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let mark = format!("preview {session} {}", now.as_nanos());
-                let new = NewMessage { text, buttons: &buttons, mark: &mark };
+                let new = NewPost { text, buttons: &buttons, mark: &mark };
                 self.post(&draft.address, &new).await.map(Some)
             }
         };

@@ -11,7 +11,7 @@ use crate::{
 
 /// Something that is for the assistant.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Heard {
+pub struct HeardMessage {
     /// Where it was written, to which an answer goes.
     pub address: String,
     /// The conversation of whoever writes there, as long as none was begun in its place.
@@ -49,8 +49,8 @@ impl<S: ChatService> ChatChannel<S> {
     ///
     /// # Errors
     /// [`FaultCode::Unauthenticated`] for somebody who is not known, see [`meet`](Self::meet); those of [`Host::submit`].
-    pub async fn hear(&self, heard: &Heard) -> Result<Option<String>, Fault> {
-        let Heard { conversation, sender, external_id, .. } = heard;
+    pub async fn hear(&self, heard: &HeardMessage) -> Result<Option<String>, Fault> {
+        let HeardMessage { conversation, sender, external_id, .. } = heard;
         let session = self.kept.look(|kept| kept.conversation(conversation));
         match &heard.wish {
             WriterWish::Answer { text, files } => {
@@ -81,8 +81,13 @@ impl<S: ChatService> ChatChannel<S> {
         }
     }
 
-    async fn pressed(&self, heard: &Heard, message: &str, value: &str) -> Result<Option<String>, Fault> {
-        let Heard { sender, external_id, .. } = heard;
+    async fn pressed(
+        &self,
+        heard: &HeardMessage,
+        message: &str,
+        value: &str,
+    ) -> Result<Option<String>, Fault> {
+        let HeardMessage { sender, external_id, .. } = heard;
         if value == STOP {
             return match self.shown_by(&heard.address, message) {
                 Some(session) => self.stop(session, sender).await.map(Some),
@@ -122,7 +127,7 @@ impl<S: ChatService> ChatChannel<S> {
     }
 
     /// What somebody who is not known is shown. In a group that is nothing: they can write to the bot alone.
-    pub async fn meet(&self, heard: &Heard) -> Result<Option<String>, Fault> {
+    pub async fn meet(&self, heard: &HeardMessage) -> Result<Option<String>, Fault> {
         if !heard.is_private || matches!(heard.wish, WriterWish::Press { .. }) {
             return Ok(None);
         }
@@ -154,7 +159,7 @@ impl<S: ChatService> ChatChannel<S> {
     }
 
     /// Says something for what was heard that nobody must get.
-    pub async fn say(&self, heard: &Heard, text: &str) {
+    pub async fn say(&self, heard: &HeardMessage, text: &str) {
         let said = self.paced(&heard.address, false, self.service.say(heard, text)).await;
         if let Err(failure) = said {
             self.host.warn(format!("a reply was not sent: {}", failure.into_fault(S::NAME)));

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 const MOST: usize = 500;
 
 /// A file of the extension's data folder, and what it holds. Clones are the same.
-pub struct Kept<T> {
+pub struct KeptState<T> {
     shared: Arc<Shared<T>>,
 }
 
@@ -29,13 +29,13 @@ struct Shared<T> {
     written: tokio::sync::Mutex<u64>,
 }
 
-impl<T> Clone for Kept<T> {
+impl<T> Clone for KeptState<T> {
     fn clone(&self) -> Self {
         Self { shared: self.shared.clone() }
     }
 }
 
-impl<T: Default + Serialize + DeserializeOwned> Kept<T> {
+impl<T: Default + Serialize + DeserializeOwned> KeptState<T> {
     /// Reads the file of that name. One that cannot be read is begun anew, which is logged.
     ///
     /// # Errors

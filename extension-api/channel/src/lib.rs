@@ -5,13 +5,13 @@
 //! them, what the service does not take yet, and what somebody wants who writes there.
 //!
 //! A message that may have arrived is never sent a second time: services know no id by which they would see that two are one. A change of one
-//! may come twice, since the same text is the same message. What has to be known after a restart is one small file ([`Kept`]), in which the
+//! may come twice, since the same text is the same message. What has to be known after a restart is one small file ([`KeptState`]), in which the
 //! oldest make room for the newest.
 //!
 //! A channel to a board, on which everybody writes who is known:
 //!
 //! ```
-//! use drupe_channel::{ChatChannel, ChatService, Heard, NewMessage, SendFailure, WriterWish};
+//! use drupe_channel::{ChatChannel, ChatService, HeardMessage, NewPost, SendFailure, WriterWish};
 //! use drupe_extension_api::prelude::*;
 //!
 //! /// The service: how a message is sent.
@@ -23,7 +23,7 @@
 //!     const LONGEST: usize = 4000;
 //!     type Record = ();
 //!
-//!     async fn post(&self, address: &str, message: &NewMessage<'_>) -> Result<String, SendFailure> {
+//!     async fn post(&self, address: &str, message: &NewPost<'_>) -> Result<String, SendFailure> {
 //!         let url = format!("https://board.example/{address}");
 //!         let request = OutwardRequest::new("POST", url).body(message.text);
 //!         let answer = self.0.send(&request).await.map_err(SendFailure::unanswered)?;
@@ -54,7 +54,7 @@
 //! impl Boarding {
 //!     /// Somebody wrote; a service of the extension's own asks the board for such, and comes here.
 //!     async fn wrote(&self, who: &str, id: &str, text: String) -> Result<(), Fault> {
-//!         let heard = Heard {
+//!         let heard = HeardMessage {
 //!             address: "wall".to_owned(),
 //!             conversation: format!("{}:group.wall", self.0.host.id()),
 //!             is_private: false,
@@ -87,10 +87,10 @@ mod text;
 pub use self::{
     buttons::{Button, ButtonStyle},
     channel::ChatChannel,
-    hear::{Heard, WriterWish},
-    kept::{Kept, Recent},
+    hear::{HeardMessage, WriterWish},
+    kept::{KeptState, Recent},
     record::ChannelRecord,
-    service::{ChatService, NewMessage, SendFailure},
+    service::{ChatService, NewPost, SendFailure},
     text::parts,
 };
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use drupe_extension_api::prelude::*;
 use serde::de::DeserializeOwned;
 
-use crate::{buttons::Button, hear::Heard};
+use crate::{buttons::Button, hear::HeardMessage};
 
 /// A chat service, as one bot or app reaches it. Clones are the same.
 ///
@@ -44,7 +44,7 @@ pub trait ChatService: Clone + Send + Sync + 'static {
     fn post(
         &self,
         address: &str,
-        message: &NewMessage<'_>,
+        message: &NewPost<'_>,
     ) -> impl Future<Output = Result<String, SendFailure>> + Send;
 
     /// Writes a text with these buttons in the place of what a message says. One that says it already is changed. A service that cannot do
@@ -69,9 +69,9 @@ pub trait ChatService: Clone + Send + Sync + 'static {
     }
 
     /// Says something for what was heard that nobody must get: a word about a command.
-    fn say(&self, heard: &Heard, text: &str) -> impl Future<Output = Result<(), SendFailure>> + Send {
+    fn say(&self, heard: &HeardMessage, text: &str) -> impl Future<Output = Result<(), SendFailure>> + Send {
         async move {
-            let message = NewMessage { text, buttons: &[], mark: "" };
+            let message = NewPost { text, buttons: &[], mark: "" };
             self.post(&heard.address, &message).await.map(drop)
         }
     }
@@ -79,7 +79,7 @@ pub trait ChatService: Clone + Send + Sync + 'static {
 
 /// A message that is not there yet.
 #[derive(Debug, Clone, Copy)]
-pub struct NewMessage<'a> {
+pub struct NewPost<'a> {
     pub text: &'a str,
     pub buttons: &'a [Button],
     /// The same for each attempt, and that of no other message: by it one may be found that may have arrived. Empty where nobody must get it.

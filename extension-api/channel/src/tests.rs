@@ -26,7 +26,7 @@ impl ChatService for Board {
         address.split('/').next().unwrap_or(address)
     }
 
-    async fn post(&self, address: &str, message: &NewMessage<'_>) -> Result<String, SendFailure> {
+    async fn post(&self, address: &str, message: &NewPost<'_>) -> Result<String, SendFailure> {
         let labels: Vec<_> = message.buttons.iter().map(|button| button.label).collect();
         self.ask("post", json!({"at": address, "text": message.text, "buttons": labels})).await
     }
@@ -136,7 +136,7 @@ impl Scene {
     async fn presses(&self, message: &str, value: &str, address: &str) -> Result<Option<String>, Fault> {
         let wish = WriterWish::Press { message: message.to_owned(), value: value.to_owned() };
         let sender = Sender { id: "7".to_owned(), name: None };
-        let heard = Heard {
+        let heard = HeardMessage {
             address: address.to_owned(),
             conversation: "board:person.7".to_owned(),
             is_private: false,

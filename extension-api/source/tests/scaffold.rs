@@ -61,7 +61,7 @@ fn use_the_library_of_channels(folder: &Path, sdk: &Path) {
     add(
         "src/lib.rs",
         "export!",
-        "/// What it keeps.\npub type Words = drupe_channel::Kept<Vec<String>>;\n\nexport!".to_owned(),
+        "/// What it keeps.\npub type Words = drupe_channel::KeptState<Vec<String>>;\n\nexport!".to_owned(),
     );
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use drupe_channel::Kept;
+use drupe_channel::KeptState;
 use drupe_extension_api::prelude::*;
 use tokio::sync::Notify;
 
@@ -57,14 +57,14 @@ impl Turns {
 /// Turns that wait, over restarts. Clones are the same.
 #[derive(Clone)]
 pub struct TurnQueue {
-    kept: Kept<Turns>,
+    kept: KeptState<Turns>,
     most: usize,
     pub added: Arc<Notify>,
 }
 
 impl TurnQueue {
     pub fn open(host: Host, most: usize) -> Result<Self, Fault> {
-        Ok(Self { kept: Kept::open(host, FILE)?, most, added: Arc::default() })
+        Ok(Self { kept: KeptState::open(host, FILE)?, most, added: Arc::default() })
     }
 
     /// All that wait, the oldest first.

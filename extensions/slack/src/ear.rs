@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use drupe_channel::{ChatChannel, ChatService, Heard, WriterWish};
+use drupe_channel::{ChatChannel, ChatService, HeardMessage, WriterWish};
 use drupe_extension_api::prelude::*;
 
 use crate::{
@@ -61,7 +61,7 @@ impl SlackEar {
     }
 
     /// From now on the bot hears what is said in the thread of a channel in which it was asked something.
-    async fn take_part(&self, heard: &Heard) -> Result<(), Fault> {
+    async fn take_part(&self, heard: &HeardMessage) -> Result<(), Fault> {
         let takes_part = self.channel.kept.look(|kept| kept.own.threads.get(&heard.address).is_some());
         if heard.is_private || takes_part || !matches!(heard.wish, WriterWish::Answer { .. }) {
             return Ok(());
@@ -70,14 +70,14 @@ impl SlackEar {
     }
 
     /// Shows a reply beside what goes on; it is shown once, however often it is told again what it is for.
-    async fn reply(&self, heard: Heard, said: String) -> Result<(), Fault> {
+    async fn reply(&self, heard: HeardMessage, said: String) -> Result<(), Fault> {
         self.channel.kept.change(|kept| kept.hear(&heard.external_id)).await?;
         let channel = self.channel.clone();
         self.channel.host.spawn(async move { channel.say(&heard, &said).await })
     }
 
     /// Shows somebody who is not known what the daemon says, where nobody else reads it.
-    async fn meet(&self, mut heard: Heard) -> Result<(), Fault> {
+    async fn meet(&self, mut heard: HeardMessage) -> Result<(), Fault> {
         if !heard.is_private {
             return Ok(());
         }

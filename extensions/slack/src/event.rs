@@ -3,7 +3,7 @@
 //! Forms as in <https://docs.slack.dev/apis/events-api/using-socket-mode>, and the pages of the events `app_mention` and `message.im` and of the
 //! payload `block_actions`, read on 2026-11-27 in copies of their texts and in the service's own SDKs.
 
-use drupe_channel::{Heard, WriterWish};
+use drupe_channel::{HeardMessage, WriterWish};
 use drupe_extension_api::prelude::*;
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ pub struct ChannelPlace {
 /// Something that is for the assistant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SlackHeard {
-    pub heard: Heard,
+    pub heard: HeardMessage,
     /// Whether it was said in a thread of a channel without the bot's name: it is for the bot where it takes part in that thread.
     pub is_aside: bool,
 }
@@ -249,9 +249,17 @@ impl ChannelPlace {
         sender: Sender,
         external_id: String,
         wish: WriterWish,
-    ) -> Heard {
+    ) -> HeardMessage {
         let conversation = self.session(extension.as_str(), is_private, &sender);
-        Heard { address: self.address(), conversation, is_private, sender, external_id, agent: None, wish }
+        HeardMessage {
+            address: self.address(),
+            conversation,
+            is_private,
+            sender,
+            external_id,
+            agent: None,
+            wish,
+        }
     }
 
     /// The session of who writes there. A thread is a conversation of its own; what is known of people in a channel is the channel's.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use drupe_channel::{Button, ChatService, Heard, NewMessage, Recent, SendFailure};
+use drupe_channel::{Button, ChatService, HeardMessage, NewPost, Recent, SendFailure};
 use drupe_extension_api::prelude::*;
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ impl ChatService for SlackApp {
         address.split_once('/').map_or(address, |(channel, _)| channel)
     }
 
-    async fn post(&self, address: &str, message: &NewMessage<'_>) -> Result<String, SendFailure> {
+    async fn post(&self, address: &str, message: &NewPost<'_>) -> Result<String, SendFailure> {
         let place = place_of(address)?;
         let mut params = written(&place, message.text);
         params["metadata"] = json!({"event_type": MARK, "event_payload": {"id": message.mark}});
@@ -87,7 +87,7 @@ impl ChatService for SlackApp {
     }
 
     /// In a channel it is shown to whom it answers.
-    async fn say(&self, heard: &Heard, text: &str) -> Result<(), SendFailure> {
+    async fn say(&self, heard: &HeardMessage, text: &str) -> Result<(), SendFailure> {
         let mut params = written(&place_of(&heard.address)?, text);
         if heard.is_private {
             return self.api.call("chat.postMessage", &params).await.map(drop);

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use drupe_channel::{ChatChannel, Heard, SendFailure, WriterWish};
+use drupe_channel::{ChatChannel, HeardMessage, SendFailure, WriterWish};
 use drupe_extension_api::prelude::*;
 use serde_json::{Value, json};
 
@@ -217,7 +217,7 @@ impl Ear {
             }
         }
         let wish = WriterWish::Answer { text, files: found };
-        self.channel.hear(&Heard { wish, ..heard.clone() }).await
+        self.channel.hear(&HeardMessage { wish, ..heard.clone() }).await
     }
 
     fn now_ms(&self) -> i64 {

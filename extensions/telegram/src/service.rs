@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use drupe_channel::{Button, ChatService, NewMessage, SendFailure};
+use drupe_channel::{Button, ChatService, NewPost, SendFailure};
 use drupe_extension_api::{prelude::*, wire::FormPart};
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ impl ChatService for TelegramBot {
         Duration::from_secs(if chat.starts_with('-') { 3 } else { 1 })
     }
 
-    async fn post(&self, address: &str, message: &NewMessage<'_>) -> Result<String, SendFailure> {
+    async fn post(&self, address: &str, message: &NewPost<'_>) -> Result<String, SendFailure> {
         let mut params = place_of(address)?.params();
         params.extend(written(message.text, message.buttons));
         sent(address, &self.api.call("sendMessage", &params.into()).await?)

@@ -1,6 +1,6 @@
 //! What comes in: updates of the Bot API as what somebody wants. Pure.
 
-use drupe_channel::{Heard, WriterWish};
+use drupe_channel::{HeardMessage, WriterWish};
 use drupe_extension_api::prelude::*;
 use serde_json::{Map, Value};
 
@@ -31,7 +31,7 @@ pub struct SentFile {
 /// An update that is for the assistant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Incoming {
-    pub heard: Heard,
+    pub heard: HeardMessage,
     pub files: Vec<SentFile>,
     /// The id of a button's press, by which it is answered.
     pub query: Option<String>,
@@ -101,7 +101,15 @@ pub fn read(update: &Value, bot: &Bot, extension: &ExtensionId) -> Option<Incomi
     let heard = |message: &Message, sender: Sender, external_id: String, wish: WriterWish| {
         let (place, is_private) = (place(message), message.chat.kind == "private");
         let conversation = place.session(extension.as_str(), is_private, &sender);
-        Heard { address: place.address(), conversation, is_private, sender, external_id, agent: None, wish }
+        HeardMessage {
+            address: place.address(),
+            conversation,
+            is_private,
+            sender,
+            external_id,
+            agent: None,
+            wish,
+        }
     };
     if let Some(Pressed { id: query, from, message, data }) = callback_query {
         let (message, sender) = (message?, sender(from)?);
@@ -370,7 +378,9 @@ mod tests {
             message.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
             match read(&json!({"update_id": 3, "message": message}), &bot()) {
                 Some(Incoming {
-                    heard: Heard { wish: WriterWish::Answer { text, .. }, .. }, files, ..
+                    heard: HeardMessage { wish: WriterWish::Answer { text, .. }, .. },
+                    files,
+                    ..
                 }) => (text, files),
                 other => panic!("{other:?}"),
             }

@@ -7,7 +7,6 @@ use drupe_extension_api::{
     ToolStatus,
 };
 use drupe_json_schema::Schema;
-use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 
@@ -16,7 +15,7 @@ use crate::{
     ids,
     run::Child,
     share,
-    tool::{CalledAgent, Tool, ToolContext, ToolError, ToolOutput},
+    tool::{CalledAgent, Tool, ToolContext, ToolError, ToolFuture, ToolOutput},
 };
 
 /// Adapter from an agent to a tool.
@@ -82,8 +81,7 @@ impl AgentTool {
         let (text, summary) = if self.own_input {
             (params.get().to_owned(), None)
         } else {
-            let Parameters { task, context } =
-                serde_json::from_str(params.get()).map_err(|error| ToolError::failed(error.to_string()))?;
+            let Parameters { task, context } = serde_json::from_str(params.get())?;
             (task, context)
         };
         let scope = &context.run.scope;
@@ -117,11 +115,7 @@ impl Tool for AgentTool {
         (!self.own_input).then(|| Arc::clone(&TASK_INPUT.1))
     }
 
-    fn call(
-        &self,
-        params: Box<RawValue>,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, params: Box<RawValue>, context: ToolContext) -> ToolFuture<'_> {
         Box::pin(async move {
             let task = self.task(&params, &context)?;
             let child = Child {

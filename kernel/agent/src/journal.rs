@@ -33,23 +33,22 @@ pub(crate) use project::{begun, reasoning_id, requested};
 pub(crate) use prune::sameness;
 pub use recorded::{EarlierTurn, Reached, RecordedEffect, RecordedInvocation, RecordedStep, RecordedTurn};
 
+/// A question to the journal, or a request, while it is under way.
+pub type JournalFuture<'a, T> = BoxFuture<'a, Result<T, JournalFault>>;
+
 /// Where records go. One commit is one transaction: all of it or nothing.
 pub trait Journal: Send + Sync {
     /// Records a batch; returns when it is as durable as its entries need.
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<(), JournalFault>>;
+    fn commit(&self, batch: Batch) -> JournalFuture<'_, ()>;
 
     /// The recorded result of a tool call, whole; none if `session` knows no such call, or it has no result yet.
-    fn output(
-        &self,
-        session: SessionId,
-        effect: EffectId,
-    ) -> BoxFuture<'_, Result<Option<String>, JournalFault>>;
+    fn output(&self, session: SessionId, effect: EffectId) -> JournalFuture<'_, Option<String>>;
 
     /// The bytes of a picture that was recorded, by their hash; none where they are not kept any more.
-    fn image(&self, hash: String) -> BoxFuture<'_, Result<Option<Vec<u8>>, JournalFault>>;
+    fn image(&self, hash: String) -> JournalFuture<'_, Option<Vec<u8>>>;
 
     /// What a run was made of, by its hash; none where it is not kept any more.
-    fn recipe(&self, hash: String) -> BoxFuture<'_, Result<Option<Recipe>, JournalFault>> {
+    fn recipe(&self, hash: String) -> JournalFuture<'_, Option<Recipe>> {
         let _ = hash;
         Box::pin(std::future::ready(Ok(None)))
     }
@@ -60,7 +59,7 @@ pub trait Journal: Send + Sync {
         session: SessionId,
         words: Vec<String>,
         most: usize,
-    ) -> BoxFuture<'_, Result<Vec<EarlierTurn>, JournalFault>>;
+    ) -> JournalFuture<'_, Vec<EarlierTurn>>;
 }
 
 /// The journal cannot record; the run must stop before it does anything further.

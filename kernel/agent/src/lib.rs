@@ -20,10 +20,9 @@
 //!
 //! use drupe_agent::{
 //!     Agent, Definition, LoopAgent, MemoryJournal, Registered, RegistryBuilder, ScriptedModel, Task, Tool,
-//!     ToolContext, ToolError, ToolOutput, TurnScope, run_turn,
+//!     ToolContext, ToolFuture, ToolOutput, TurnScope, run_turn,
 //! };
 //! use drupe_extension_api::ToolSpec;
-//! use futures_util::future::BoxFuture;
 //! use serde_json::{json, value::RawValue};
 //! use tokio_util::sync::CancellationToken;
 //!
@@ -38,7 +37,7 @@
 //!         "example"
 //!     }
 //!
-//!     fn call(&self, _: Box<RawValue>, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+//!     fn call(&self, _: Box<RawValue>, _: ToolContext) -> ToolFuture<'_> {
 //!         Box::pin(async { Ok(ToolOutput::text("4")) })
 //!     }
 //! }
@@ -139,8 +138,9 @@ pub use embedding::{EmbedError, EmbeddingModel, Embeddings, embed};
 pub use hooks::{HookAnswer, Hooks, NoHooks};
 pub use input_form::{FilledForm, InputForm};
 pub use journal::{
-    Attempted, Batch, BrokenAnswer, Compaction, EarlierTurn, Entry, Journal, JournalFault, MemoryJournal,
-    Reached, RecordedEffect, RecordedInvocation, RecordedStep, RecordedTurn, ShownAnswer, told,
+    Attempted, Batch, BrokenAnswer, Compaction, EarlierTurn, Entry, Journal, JournalFault, JournalFuture,
+    MemoryJournal, Reached, RecordedEffect, RecordedInvocation, RecordedStep, RecordedTurn, ShownAnswer,
+    told,
 };
 pub use model::{
     AgentCard, Dispatch, LongPrompts, Model, ModelEvent, ModelFault, ModelProfile, ModelRequest, Price, Room,
@@ -159,7 +159,7 @@ pub use steering::{Steered, Steering};
 pub use stopwatch::Stopwatch;
 pub use taint::Taint;
 pub use told::{is_blank, one_line};
-pub use tool::{CalledAgent, RunEnd, Tool, ToolContext, ToolError, ToolOutput};
+pub use tool::{CalledAgent, RunEnd, Tool, ToolContext, ToolError, ToolFuture, ToolOutput};
 pub use topics::{Chain, MAX_HOPS, NoTopics, TopicMessage, Topics};
 
 #[cfg(test)]

@@ -13,21 +13,22 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{model::Model, run::Run, share::Share, stopwatch::Stopwatch};
 
+/// A call of a tool while it runs.
+pub type ToolFuture<'a> = BoxFuture<'a, Result<ToolOutput, ToolError>>;
+
 /// Something that a model can call.
 pub trait Tool: Send + Sync {
     /// What models are told of it. Must not change while a registry holds the tool.
     fn spec(&self) -> &Arc<ToolSpec>;
 
-    /// Where it comes from, for logs and accounting only; nothing branches on it.
-    fn origin(&self) -> &str;
+    /// Where it comes from, for logs and accounting only; nothing branches on it. The loop itself, where nothing else is said.
+    fn origin(&self) -> &str {
+        "core"
+    }
 
     /// Runs it. The parameters have passed the schema, the call has passed the policy and is recorded as
     /// intended. Dropping the future cancels it.
-    fn call(
-        &self,
-        params: Box<RawValue>,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>>;
+    fn call(&self, params: Box<RawValue>, context: ToolContext) -> ToolFuture<'_>;
 
     /// What became of a call whose result was never recorded. Asked once a resumed call of effect class `once`.
     fn lookup(&self, effect: EffectId) -> BoxFuture<'_, LookupResult> {
@@ -159,6 +160,13 @@ impl ToolError {
     /// It did not run.
     pub fn refused(message: impl Into<String>) -> Self {
         Self { status: ToolStatus::Refused, message: message.into() }
+    }
+}
+
+/// Parameters that the tool cannot read, though they have passed its schema.
+impl From<serde_json::Error> for ToolError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::failed(error.to_string())
     }
 }
 

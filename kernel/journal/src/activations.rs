@@ -10,6 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::{
     StoreError,
+    error::Result,
     questions::as_shown,
     rows::{json, maybe_time, name_of, named, readable, time, timestamp},
     writer::Writing,
@@ -29,12 +30,7 @@ macro_rules! approvals {
 }
 
 /// Asks for the agreement, unless it was asked for before. Other contents of the extension wait no longer.
-pub(crate) fn ask(
-    on: &Writing<'_>,
-    extension: &str,
-    hash: &str,
-    needs: &[String],
-) -> Result<Approval, StoreError> {
+pub(crate) fn ask(on: &Writing<'_>, extension: &str, hash: &str, needs: &[String]) -> Result<Approval> {
     on.statement(
         "UPDATE activations SET state = 'withdrawn' WHERE extension = ?1 AND hash <> ?2 AND state = 'pending'",
     )?
@@ -54,11 +50,7 @@ pub(crate) fn ask(
 }
 
 /// How the agreement for a content stands; none where it was never asked for.
-pub(crate) fn state(
-    db: &Connection,
-    extension: &str,
-    hash: &str,
-) -> Result<Option<ApprovalState>, StoreError> {
+pub(crate) fn state(db: &Connection, extension: &str, hash: &str) -> Result<Option<ApprovalState>> {
     let mut find = db.prepare_cached("SELECT state FROM activations WHERE extension = ?1 AND hash = ?2")?;
     Ok(find.query_row((extension, hash), |row| named(row, 0)).optional()?)
 }
@@ -70,7 +62,7 @@ pub(crate) fn answer(
     allow: bool,
     shown: Option<&str>,
     by: &str,
-) -> Result<Option<Approval>, StoreError> {
+) -> Result<Option<Approval>> {
     let Some(mut approval) = meant(on, id_or_extension)? else { return Ok(None) };
     if approval.state == ApprovalState::Withdrawn {
         return Err(StoreError::Withdrawn { approval: approval.id, extension: approval.extension });
@@ -89,21 +81,21 @@ pub(crate) fn answer(
 }
 
 /// What waits for an extension is not there any more. What was answered stays answered.
-pub(crate) fn withdraw(on: &Writing<'_>, extension: &str) -> Result<(), StoreError> {
+pub(crate) fn withdraw(on: &Writing<'_>, extension: &str) -> Result<()> {
     on.statement("UPDATE activations SET state = 'withdrawn' WHERE extension = ?1 AND state = 'pending'")?
         .execute([extension])?;
     Ok(())
 }
 
 /// All of them: those that wait first, then by when they were asked for, the newest first.
-pub(crate) fn list(db: &Connection) -> Result<Vec<Approval>, StoreError> {
+pub(crate) fn list(db: &Connection) -> Result<Vec<Approval>> {
     let mut all = db.prepare_cached(approvals!("ORDER BY state <> 'pending', asked_ms DESC, number DESC"))?;
     Ok(readable(all.query([])?, ("an agreement to an extension", 1), approval)?)
 }
 
 /// The approval of that id, or the one that waits for the extension of that name. An extension may be called like
 /// the approval of another, and must not get an answer that was meant for it.
-fn meant(on: &Writing<'_>, id_or_extension: &str) -> Result<Option<Approval>, StoreError> {
+fn meant(on: &Writing<'_>, id_or_extension: &str) -> Result<Option<Approval>> {
     let mut find =
         on.statement(approvals!("WHERE number = ?1 OR (extension = ?2 AND state = 'pending') LIMIT 2"))?;
     let mut found = find

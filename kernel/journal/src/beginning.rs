@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use drupe_agent::{Batch, EarlierTurn, Journal, JournalFault, Recipe};
+use drupe_agent::{Batch, EarlierTurn, Journal, JournalFuture, Recipe};
 use drupe_extension_api::{EffectId, SessionId};
-use futures_util::future::BoxFuture;
 
 use crate::{Store, TurnStart};
 
@@ -35,7 +34,7 @@ impl Beginning {
 }
 
 impl Journal for Beginning {
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<(), JournalFault>> {
+    fn commit(&self, batch: Batch) -> JournalFuture<'_, ()> {
         let Some(start) = self.rest() else { return self.store.commit(batch) };
         Box::pin(async move {
             let recorded = self.store.record(Some(start.clone()), batch).await;
@@ -46,19 +45,15 @@ impl Journal for Beginning {
         })
     }
 
-    fn output(
-        &self,
-        session: SessionId,
-        effect: EffectId,
-    ) -> BoxFuture<'_, Result<Option<String>, JournalFault>> {
+    fn output(&self, session: SessionId, effect: EffectId) -> JournalFuture<'_, Option<String>> {
         self.store.output(session, effect)
     }
 
-    fn image(&self, hash: String) -> BoxFuture<'_, Result<Option<Vec<u8>>, JournalFault>> {
+    fn image(&self, hash: String) -> JournalFuture<'_, Option<Vec<u8>>> {
         self.store.image(hash)
     }
 
-    fn recipe(&self, hash: String) -> BoxFuture<'_, Result<Option<Recipe>, JournalFault>> {
+    fn recipe(&self, hash: String) -> JournalFuture<'_, Option<Recipe>> {
         self.store.recipe(hash)
     }
 
@@ -67,7 +62,7 @@ impl Journal for Beginning {
         session: SessionId,
         words: Vec<String>,
         most: usize,
-    ) -> BoxFuture<'_, Result<Vec<EarlierTurn>, JournalFault>> {
+    ) -> JournalFuture<'_, Vec<EarlierTurn>> {
         self.store.earlier(session, words, most)
     }
 }

@@ -15,6 +15,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::{
     DueMessage, MessageRow, Published, Store, StoreError,
+    error::Result,
     rows::{count, json, maybe_id, signed, time, timestamp},
     writer::{Survives, Writing},
 };
@@ -33,29 +34,29 @@ pub fn is_due(at_ms: i64, now_ms: i64) -> bool {
 
 impl Store {
     /// Has messages of a topic wait for a subscriber from now on. Does nothing where they do already.
-    pub async fn follow(&self, subscriber: String, topic: String) -> Result<(), StoreError> {
+    pub async fn follow(&self, subscriber: String, topic: String) -> Result<()> {
         self.write(Survives::Process, move |on| follow(on, &subscriber, &topic)).await
     }
 
     /// No further messages of the topic wait for the subscriber; those that wait already still do.
-    pub async fn unfollow(&self, subscriber: String, topic: String) -> Result<(), StoreError> {
+    pub async fn unfollow(&self, subscriber: String, topic: String) -> Result<()> {
         self.write(Survives::Process, move |on| unfollow(on, &subscriber, &topic)).await
     }
 
     /// Durable subscriptions: subscriber and topic, sorted.
-    pub async fn following(&self) -> Result<Vec<(String, String)>, StoreError> {
+    pub async fn following(&self) -> Result<Vec<(String, String)>> {
         self.read(following).await
     }
 
     /// Publishes a message: a row for each durable subscriber, then live. Survives a loss of power where there are
     /// durable subscribers. Refuses with [`StoreError::TopicFull`] where so much of the topic waits for them already.
-    pub async fn publish(&self, message: TopicMessage) -> Result<(), StoreError> {
+    pub async fn publish(&self, message: TopicMessage) -> Result<()> {
         self.write(Survives::Power, move |on| publish(on, &message, WhenFull::Refuse)).await
     }
 
     /// The first message that waits for each subscriber, of those that are due at `now_ms` (milliseconds since 1970);
     /// the earliest published first, at most `limit`. A subscriber whose first message is not due yet has none.
-    pub async fn due_messages(&self, now_ms: i64, limit: usize) -> Result<Vec<DueMessage>, StoreError> {
+    pub async fn due_messages(&self, now_ms: i64, limit: usize) -> Result<Vec<DueMessage>> {
         self.read(move |db| due(db, now_ms, limit)).await
     }
 
@@ -67,59 +68,54 @@ impl Store {
         topic: &str,
         now_ms: i64,
         limit: usize,
-    ) -> Result<Vec<DueMessage>, StoreError> {
+    ) -> Result<Vec<DueMessage>> {
         let (subscriber, topic) = (subscriber.to_owned(), topic.to_owned());
         self.read(move |db| due_for(db, &subscriber, &topic, now_ms, limit)).await
     }
 
     /// When the next message is due, in milliseconds since 1970, in the past where one is; none where none waits.
-    pub async fn next_due_ms(&self) -> Result<Option<i64>, StoreError> {
+    pub async fn next_due_ms(&self) -> Result<Option<i64>> {
         self.read(next_due_ms).await
     }
 
     /// The subscriber is done with a message: it is forgotten. Does nothing where it was already.
-    pub async fn message_done(&self, id: u64) -> Result<(), StoreError> {
+    pub async fn message_done(&self, id: u64) -> Result<()> {
         self.write(Survives::Process, move |on| forget(on, id, false).map(|_| ())).await
     }
 
     /// The subscriber could not take a message: it comes again from `again_at_ms` on (milliseconds since 1970); with
     /// none it is a dead letter, which holds the later ones up no longer.
-    pub async fn message_failed(
-        &self,
-        id: u64,
-        why: String,
-        again_at_ms: Option<i64>,
-    ) -> Result<(), StoreError> {
+    pub async fn message_failed(&self, id: u64, why: String, again_at_ms: Option<i64>) -> Result<()> {
         self.write(Survives::Process, move |on| failed(on, id, &why, again_at_ms)).await
     }
 
     /// A message that waits or was given up.
-    pub async fn message(&self, id: u64) -> Result<Option<MessageRow>, StoreError> {
+    pub async fn message(&self, id: u64) -> Result<Option<MessageRow>> {
         self.read(move |db| message(db, id)).await
     }
 }
 
-pub(crate) fn follow(on: &mut Writing<'_>, subscriber: &str, topic: &str) -> Result<(), StoreError> {
+pub(crate) fn follow(on: &mut Writing<'_>, subscriber: &str, topic: &str) -> Result<()> {
     on.statement("INSERT INTO followers (subscriber, topic) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
         .execute((subscriber, topic))?;
     on.cache.followers = None;
     Ok(())
 }
 
-fn unfollow(on: &mut Writing<'_>, subscriber: &str, topic: &str) -> Result<(), StoreError> {
+fn unfollow(on: &mut Writing<'_>, subscriber: &str, topic: &str) -> Result<()> {
     on.statement("DELETE FROM followers WHERE subscriber = ?1 AND topic = ?2")?
         .execute((subscriber, topic))?;
     on.cache.followers = None;
     Ok(())
 }
 
-fn following(db: &Connection) -> Result<Vec<(String, String)>, StoreError> {
+fn following(db: &Connection) -> Result<Vec<(String, String)>> {
     let mut all = db.prepare_cached("SELECT subscriber, topic FROM followers ORDER BY subscriber, topic")?;
     Ok(all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?)
 }
 
 /// Who follows a topic, sorted.
-fn followers(on: &mut Writing<'_>, topic: &str) -> Result<Vec<String>, StoreError> {
+fn followers(on: &mut Writing<'_>, topic: &str) -> Result<Vec<String>> {
     if on.cache.followers.is_none() {
         let mut by_topic: HashMap<String, Vec<String>> = HashMap::new();
         for (subscriber, topic) in following(on.db)? {
@@ -140,11 +136,7 @@ pub(crate) enum WhenFull {
 }
 
 /// Records a message for its durable subscribers, and has it published.
-pub(crate) fn publish(
-    on: &mut Writing<'_>,
-    message: &TopicMessage,
-    when_full: WhenFull,
-) -> Result<(), StoreError> {
+pub(crate) fn publish(on: &mut Writing<'_>, message: &TopicMessage, when_full: WhenFull) -> Result<()> {
     let followers = followers(on, &message.topic)?;
     if !followers.is_empty() {
         let now = on.now_ms();
@@ -195,7 +187,7 @@ pub(crate) fn publish(
 }
 
 /// How many messages wait for a subscriber.
-fn waiting<'a>(on: &'a mut Writing<'_>, subscriber: &str) -> Result<&'a mut u64, StoreError> {
+fn waiting<'a>(on: &'a mut Writing<'_>, subscriber: &str) -> Result<&'a mut u64> {
     if !on.cache.waiting.contains_key(subscriber) {
         let mut find = on.statement("SELECT count(*) FROM deliveries WHERE subscriber = ?1 AND dead = 0")?;
         let found = find.query_row([subscriber], |row| count(row, 0))?;
@@ -217,7 +209,7 @@ macro_rules! messages {
 }
 use messages;
 
-fn due(db: &Connection, now_ms: i64, limit: usize) -> Result<Vec<DueMessage>, StoreError> {
+fn due(db: &Connection, now_ms: i64, limit: usize) -> Result<Vec<DueMessage>> {
     // From subscriber to subscriber by the index, whatever waits for each.
     let mut first = db.prepare_cached(messages!(
         "WHERE (due_ms <= ?1 OR due_ms > ?3) AND deliveries.number IN (
@@ -240,7 +232,7 @@ fn due_for(
     topic: &str,
     now_ms: i64,
     limit: usize,
-) -> Result<Vec<DueMessage>, StoreError> {
+) -> Result<Vec<DueMessage>> {
     let mut waiting = db.prepare_cached(messages!(
         "WHERE dead = 0 AND subscriber = ?1 AND topic = ?2 ORDER BY deliveries.number LIMIT ?3"
     ))?;
@@ -257,7 +249,7 @@ fn due_for(
     Ok(found)
 }
 
-fn next_due_ms(db: &Connection) -> Result<Option<i64>, StoreError> {
+fn next_due_ms(db: &Connection) -> Result<Option<i64>> {
     let mut next = db.prepare_cached(
         "WITH RECURSIVE names (name) AS (
              SELECT min(subscriber) FROM deliveries WHERE dead = 0
@@ -271,7 +263,7 @@ fn next_due_ms(db: &Connection) -> Result<Option<i64>, StoreError> {
 }
 
 /// Takes a delivery away, and its message with the last one; gives its subscriber, where there was one.
-fn forget(on: &mut Writing<'_>, id: u64, dead: bool) -> Result<Option<String>, StoreError> {
+fn forget(on: &mut Writing<'_>, id: u64, dead: bool) -> Result<Option<String>> {
     let mut gone = on.statement(
         "DELETE FROM deliveries WHERE number = ?1 AND (dead = 1 OR ?2 = 0) RETURNING message, subscriber, dead",
     )?;
@@ -289,7 +281,7 @@ fn forget(on: &mut Writing<'_>, id: u64, dead: bool) -> Result<Option<String>, S
 }
 
 /// Takes a message away whose last delivery has gone.
-fn orphaned(on: &Writing<'_>, message: i64) -> Result<(), StoreError> {
+fn orphaned(on: &Writing<'_>, message: i64) -> Result<()> {
     on.statement(
         "DELETE FROM messages WHERE number = ?1
          AND NOT EXISTS (SELECT 1 FROM deliveries WHERE deliveries.message = ?1)",
@@ -299,14 +291,14 @@ fn orphaned(on: &Writing<'_>, message: i64) -> Result<(), StoreError> {
 }
 
 /// A message waits for a subscriber no longer.
-fn leaves(on: &mut Writing<'_>, subscriber: &str, message: i64) -> Result<(), StoreError> {
+fn leaves(on: &mut Writing<'_>, subscriber: &str, message: i64) -> Result<()> {
     if let Some(waiting) = on.cache.waiting.get_mut(subscriber) {
         *waiting = waiting.saturating_sub(1);
     }
     bytes::left(on, message)
 }
 
-fn failed(on: &mut Writing<'_>, id: u64, why: &str, again_at_ms: Option<i64>) -> Result<(), StoreError> {
+fn failed(on: &mut Writing<'_>, id: u64, why: &str, again_at_ms: Option<i64>) -> Result<()> {
     // Given up for this, it is no letter of a cut chain any more.
     let mut change = on.statement(
         "UPDATE deliveries SET attempts = attempts + 1, why = ?2, dead = ?3, cut = 0, due_ms = coalesce(?4, due_ms)
@@ -325,7 +317,7 @@ fn failed(on: &mut Writing<'_>, id: u64, why: &str, again_at_ms: Option<i64>) ->
 }
 
 /// A message that waits or was given up.
-pub(crate) fn message(db: &Connection, id: u64) -> Result<Option<MessageRow>, StoreError> {
+pub(crate) fn message(db: &Connection, id: u64) -> Result<Option<MessageRow>> {
     let mut one = db.prepare_cached(messages!("WHERE deliveries.number = ?1"))?;
     let found = one.query_row([signed(id)], |row| {
         let (why, cut) = (row.get::<_, Option<String>>(9)?, count(row, 11)?);

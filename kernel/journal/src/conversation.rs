@@ -3,7 +3,7 @@
 use drupe_extension_api::{SessionId, TurnId};
 use rusqlite::{Connection, OptionalExtension as _};
 
-use crate::{Store, StoreError, cache::Turn, rows::signed, writer::Writing};
+use crate::{Store, cache::Turn, error::Result, rows::signed, writer::Writing};
 
 /// Which turns of a session are told.
 #[derive(Debug, Clone, Default)]
@@ -43,27 +43,19 @@ pub struct Summary {
 impl Store {
     /// The turns of a session that were worked at and have ended, oldest first. One that another turn took in, or that was
     /// stopped while it waited, has no answer of its own.
-    pub async fn conversation(
-        &self,
-        session: &SessionId,
-        which: ToldTurns,
-    ) -> Result<Vec<ToldTurn>, StoreError> {
+    pub async fn conversation(&self, session: &SessionId, which: ToldTurns) -> Result<Vec<ToldTurn>> {
         let session = session.clone();
         self.read_few(move |db| turns(db, &session, &which)).await
     }
 
     /// The latest summary of a session's turns; with `before`, as it was when that turn began.
-    pub async fn summary(
-        &self,
-        session: &SessionId,
-        before: Option<TurnId>,
-    ) -> Result<Option<Summary>, StoreError> {
+    pub async fn summary(&self, session: &SessionId, before: Option<TurnId>) -> Result<Option<Summary>> {
         let session = session.clone();
         self.read_few(move |db| summary(db, &session, before.as_ref())).await
     }
 }
 
-fn turns(db: &Connection, session: &SessionId, which: &ToldTurns) -> Result<Vec<ToldTurn>, StoreError> {
+fn turns(db: &Connection, session: &SessionId, which: &ToldTurns) -> Result<Vec<ToldTurn>> {
     let ToldTurns { since, behind, before, most } = which;
     // What names an agent is no part of what the others talk about.
     let mut latest = db.prepare_cached(
@@ -88,7 +80,7 @@ pub(crate) fn summary(
     db: &Connection,
     session: &SessionId,
     before: Option<&TurnId>,
-) -> Result<Option<Summary>, StoreError> {
+) -> Result<Option<Summary>> {
     let mut latest = db.prepare_cached(
         "SELECT up_to, summaries.text, iif(failed, made_in, NULL) FROM summaries JOIN turns ON turns.number = made_in
          WHERE summaries.session = (SELECT number FROM sessions WHERE id = ?1)
@@ -116,7 +108,7 @@ pub enum SummedUp {
 }
 
 /// Keeps what came of a turn's attempt.
-pub(crate) fn keep_summary(on: &Writing<'_>, turn: &Turn, summed_up: &SummedUp) -> Result<(), StoreError> {
+pub(crate) fn keep_summary(on: &Writing<'_>, turn: &Turn, summed_up: &SummedUp) -> Result<()> {
     let (up_to, text, failed) = match summed_up {
         SummedUp::To { up_to, text } => (*up_to, text.clone(), false),
         SummedUp::Nothing => {
@@ -133,7 +125,7 @@ pub(crate) fn keep_summary(on: &Writing<'_>, turn: &Turn, summed_up: &SummedUp) 
 }
 
 /// Forgets the summary that a turn made: it goes with it.
-pub(crate) fn forget_summary(on: &Writing<'_>, session: i64, turn: i64) -> Result<(), StoreError> {
+pub(crate) fn forget_summary(on: &Writing<'_>, session: i64, turn: i64) -> Result<()> {
     on.statement("DELETE FROM summaries WHERE session = ?1 AND made_in = ?2")?.execute((session, turn))?;
     Ok(())
 }

@@ -6,6 +6,9 @@ use rusqlite::{ErrorCode, ffi};
 
 use crate::{DeliveryId, bus::bytes::MOST_BYTES};
 
+/// What most of this crate gives.
+pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
+
 /// Why the journal did not do what it was asked. Nothing of a request that failed is recorded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {

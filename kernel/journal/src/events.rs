@@ -4,7 +4,7 @@ use drupe_extension_api::{Event, SessionId, TurnId};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::{
-    StoreError,
+    error::Result,
     log::{self, Commit, POSITIONS, Record, Told, commits},
     rows::{id, signed},
     turns,
@@ -20,7 +20,7 @@ pub(crate) fn record(
     session: &SessionId,
     turn: Option<&TurnId>,
     told: &[Told],
-) -> Result<(), StoreError> {
+) -> Result<()> {
     if told.is_empty() {
         return Ok(());
     }
@@ -29,12 +29,7 @@ pub(crate) fn record(
 }
 
 /// The events of a session after a position.
-pub(crate) fn after(
-    db: &Connection,
-    session: &SessionId,
-    position: u64,
-    limit: usize,
-) -> Result<Vec<Event>, StoreError> {
+pub(crate) fn after(db: &Connection, session: &SessionId, position: u64, limit: usize) -> Result<Vec<Event>> {
     let mut find = db.prepare_cached("SELECT number FROM sessions WHERE id = ?1")?;
     match find.query_row([session.as_str()], |row| row.get(0)).optional()? {
         Some(number) => read(db, number, session, signed(position), limit.min(LIMIT)),
@@ -43,7 +38,7 @@ pub(crate) fn after(
 }
 
 /// The events of one turn.
-pub(crate) fn of_turn(db: &Connection, turn: i64, session: &SessionId) -> Result<Vec<Event>, StoreError> {
+pub(crate) fn of_turn(db: &Connection, turn: i64, session: &SessionId) -> Result<Vec<Event>> {
     let mut rows = db.prepare_cached(commits!(
         "WHERE turns.number = ?1 AND log.turn = ?1 AND events IS NOT NULL
          AND log.id > turns.session * 4294967296 + turns.after_seq
@@ -62,7 +57,7 @@ fn read(
     session: &SessionId,
     position: i64,
     limit: usize,
-) -> Result<Vec<Event>, StoreError> {
+) -> Result<Vec<Event>> {
     let first = number * POSITIONS;
     let wanted = first + position.saturating_add(1).min(POSITIONS - 1);
     // The first one may stand in the middle of its row.
@@ -82,7 +77,7 @@ fn read(
 }
 
 /// The session of a number, for rows that name it so.
-pub(crate) fn session_of(db: &Connection, number: i64) -> Result<SessionId, StoreError> {
+pub(crate) fn session_of(db: &Connection, number: i64) -> Result<SessionId> {
     Ok(db
         .prepare_cached("SELECT id FROM sessions WHERE number = ?1")?
         .query_row([number], |row| id(row, 0))?)

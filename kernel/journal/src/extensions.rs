@@ -11,7 +11,9 @@ use drupe_extension_api::control::{Approval, ExtensionState, StateChange};
 use rusqlite::Connection;
 
 use crate::{
-    StoreError, activations, open,
+    activations,
+    error::Result,
+    open,
     rows::{name_of, named, time},
     writer::Writing,
 };
@@ -23,7 +25,7 @@ const KEPT: u32 = 128;
 const SHOWN: u32 = 20;
 
 /// Records one step, and lets go of the oldest.
-pub(crate) fn record(on: &Writing<'_>, extension: &str, change: &StateChange) -> Result<(), StoreError> {
+pub(crate) fn record(on: &Writing<'_>, extension: &str, change: &StateChange) -> Result<()> {
     on.statement("INSERT INTO extension_states (extension, time_ms, state, reason) VALUES (?1, ?2, ?3, ?4)")?
         .execute((extension, change.time.as_millisecond(), name_of(&change.state)?, &change.reason))?;
     on.statement(
@@ -35,7 +37,7 @@ pub(crate) fn record(on: &Writing<'_>, extension: &str, change: &StateChange) ->
 }
 
 /// The latest steps of an extension, oldest first.
-pub(crate) fn history(db: &Connection, extension: &str) -> Result<Vec<StateChange>, StoreError> {
+pub(crate) fn history(db: &Connection, extension: &str) -> Result<Vec<StateChange>> {
     let mut latest = db.prepare_cached(
         "SELECT time_ms, state, reason FROM extension_states WHERE extension = ?1 ORDER BY number DESC LIMIT ?2",
     )?;
@@ -48,7 +50,7 @@ pub(crate) fn history(db: &Connection, extension: &str) -> Result<Vec<StateChang
 }
 
 /// Those that have worked, as far back as their lives are kept.
-pub(crate) fn worked(db: &Connection) -> Result<BTreeSet<String>, StoreError> {
+pub(crate) fn worked(db: &Connection) -> Result<BTreeSet<String>> {
     let mut all = db.prepare_cached("SELECT DISTINCT extension FROM extension_states WHERE state = ?1")?;
     let active = name_of(&ExtensionState::Active)?;
     Ok(all.query_map([active], |row| row.get(0))?.collect::<Result<_, _>>()?)
@@ -66,7 +68,7 @@ pub struct Decisions {
 }
 
 /// Reads them from a journal that another process may have open; one that is not there holds none.
-pub fn decisions(journal: &Path) -> Result<Decisions, StoreError> {
+pub fn decisions(journal: &Path) -> Result<Decisions> {
     if !journal.is_file() {
         return Ok(Decisions::default());
     }
@@ -75,11 +77,7 @@ pub fn decisions(journal: &Path) -> Result<Decisions, StoreError> {
 }
 
 /// Turns an extension on or off; none leaves it to its manifest again.
-pub(crate) fn set_enabled(
-    on: &Writing<'_>,
-    extension: &str,
-    enabled: Option<bool>,
-) -> Result<(), StoreError> {
+pub(crate) fn set_enabled(on: &Writing<'_>, extension: &str, enabled: Option<bool>) -> Result<()> {
     match enabled {
         Some(enabled) => on
             .statement("INSERT OR REPLACE INTO extension_settings (extension, enabled) VALUES (?1, ?2)")?
@@ -90,7 +88,7 @@ pub(crate) fn set_enabled(
 }
 
 /// What the operator turned on or off, by extension.
-pub(crate) fn enabled(db: &Connection) -> Result<BTreeMap<String, bool>, StoreError> {
+pub(crate) fn enabled(db: &Connection) -> Result<BTreeMap<String, bool>> {
     let mut all = db.prepare_cached("SELECT extension, enabled FROM extension_settings")?;
     Ok(all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?)
 }

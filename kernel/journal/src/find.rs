@@ -10,7 +10,9 @@ use drupe_extension_api::{
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::{
-    DeliveryRow, Found, Store, StoreError, TurnRows, bus, events,
+    DeliveryRow, Found, Store, TurnRows, bus,
+    error::Result,
+    events,
     parts::{self, Span},
     recipes,
     rows::{id, maybe_id, maybe_json, maybe_time, time},
@@ -19,7 +21,7 @@ use crate::{
 
 impl Store {
     /// Everything that is recorded of a turn.
-    pub async fn turn_rows(&self, turn: &TurnId) -> Result<Option<TurnRows>, StoreError> {
+    pub async fn turn_rows(&self, turn: &TurnId) -> Result<Option<TurnRows>> {
         let turn = turn.clone();
         let Some((mut rows, span)) = self.read(move |db| turn_rows(db, &turn)).await? else {
             return Ok(None);
@@ -35,13 +37,13 @@ impl Store {
     }
 
     /// The turns of a session, in the order of their acceptance; none where there is no such session.
-    pub async fn session_turns(&self, session: &SessionId) -> Result<Vec<TurnId>, StoreError> {
+    pub async fn session_turns(&self, session: &SessionId) -> Result<Vec<TurnId>> {
         let session = session.clone();
         self.read(move |db| turns::of_session(db, &session)).await
     }
 
     /// What has this id. A number is that of a message of the bus.
-    pub async fn find(&self, id: &str) -> Result<Option<Found>, StoreError> {
+    pub async fn find(&self, id: &str) -> Result<Option<Found>> {
         let name = id.to_owned();
         if let Some(found) = self.read(move |db| listed(db, &name)).await? {
             return Ok(Some(found));
@@ -59,7 +61,7 @@ impl Store {
 
     /// The texts of an item in full: under the id of a tool call, of an item of a model's answer, or of a turn, whose
     /// texts are its message and its answer.
-    pub async fn item(&self, session: &SessionId, id: &str) -> Result<Option<ItemText>, StoreError> {
+    pub async fn item(&self, session: &SessionId, id: &str) -> Result<Option<ItemText>> {
         let (of, name) = (session.clone(), id.to_owned());
         if let Some(text) = self.read_few(move |db| message(db, &of, &name)).await? {
             return Ok(Some(text));
@@ -88,11 +90,7 @@ impl Store {
     }
 
     /// The whole result of a call of this session.
-    pub(crate) async fn result_of(
-        &self,
-        session: &SessionId,
-        effect: EffectId,
-    ) -> Result<Option<String>, StoreError> {
+    pub(crate) async fn result_of(&self, session: &SessionId, effect: EffectId) -> Result<Option<String>> {
         let Some(session) = self.number_of(session).await? else { return Ok(None) };
         let name = effect.to_string();
         let is_result = move |entry| match entry {
@@ -102,7 +100,7 @@ impl Store {
         Ok(self.latest(Some(session), &name, is_result).await?.map(|(_, content)| content))
     }
 
-    pub(crate) async fn number_of(&self, session: &SessionId) -> Result<Option<i64>, StoreError> {
+    pub(crate) async fn number_of(&self, session: &SessionId) -> Result<Option<i64>> {
         let session = session.clone();
         self.read_few(move |db| {
             let mut find = db.prepare_cached("SELECT number FROM sessions WHERE id = ?1")?;
@@ -113,7 +111,7 @@ impl Store {
 }
 
 /// All but the entries, and where those are.
-fn turn_rows(db: &Connection, turn: &TurnId) -> Result<Option<(TurnRows, Span)>, StoreError> {
+fn turn_rows(db: &Connection, turn: &TurnId) -> Result<Option<(TurnRows, Span)>> {
     let mut one = db.prepare_cached(messages!(
         "turns.number, accepted_ms, started_ms, finished_ms, starts, root, correlation, response, spend
          FROM turns JOIN sessions ON sessions.number = turns.session WHERE turns.id = ?1"
@@ -143,7 +141,7 @@ fn turn_rows(db: &Connection, turn: &TurnId) -> Result<Option<(TurnRows, Span)>,
     Ok(parts::span(db, rows.number)?.map(|span| (rows, span)))
 }
 
-fn deliveries(db: &Connection, turn: i64) -> Result<Vec<DeliveryRow>, StoreError> {
+fn deliveries(db: &Connection, turn: i64) -> Result<Vec<DeliveryRow>> {
     let mut all = db.prepare_cached(
         "SELECT number, channel, state, attempts, why, remote_id FROM outbox WHERE turn = ?1",
     )?;
@@ -161,8 +159,8 @@ fn deliveries(db: &Connection, turn: i64) -> Result<Vec<DeliveryRow>, StoreError
 }
 
 /// What has this id and a row of its own.
-fn listed(db: &Connection, name: &str) -> Result<Option<Found>, StoreError> {
-    let has = |sql: &'static str| -> Result<bool, StoreError> { Ok(db.prepare_cached(sql)?.exists([name])?) };
+fn listed(db: &Connection, name: &str) -> Result<Option<Found>> {
+    let has = |sql: &'static str| -> Result<bool> { Ok(db.prepare_cached(sql)?.exists([name])?) };
     if has("SELECT 1 FROM turns WHERE id = ?1")? {
         return Ok(TurnId::new(name).ok().map(Found::Turn));
     }
@@ -174,7 +172,7 @@ fn listed(db: &Connection, name: &str) -> Result<Option<Found>, StoreError> {
 }
 
 /// The id of a turn by its number.
-fn turn_of(db: &Connection, number: i64) -> Result<Option<TurnId>, StoreError> {
+fn turn_of(db: &Connection, number: i64) -> Result<Option<TurnId>> {
     let mut one = db.prepare_cached("SELECT id FROM turns WHERE number = ?1")?;
     Ok(one.query_row([number], |row| id(row, 0)).optional()?)
 }
@@ -238,7 +236,7 @@ fn answer(name: &str) -> Option<(&str, impl Fn(Entry) -> Option<ItemText> + Send
 }
 
 /// The message of a turn, and its answer.
-fn message(db: &Connection, session: &SessionId, name: &str) -> Result<Option<ItemText>, StoreError> {
+fn message(db: &Connection, session: &SessionId, name: &str) -> Result<Option<ItemText>> {
     let Ok(turn) = TurnId::new(name) else { return Ok(None) };
     let mut one = db.prepare_cached(
         "SELECT text, response, root FROM turns

@@ -11,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::{
     Store, StoreError,
+    error::Result,
     rows::{id, readable, time},
     writer::{Survives, Writing},
 };
@@ -36,7 +37,7 @@ const SELECT: &str = "SELECT grants.number, sessions.id, grants.agent, about, fo
 
 impl Store {
     /// What holds in a session.
-    pub async fn standing(&self, session: &SessionId) -> Result<SessionStanding, StoreError> {
+    pub async fn standing(&self, session: &SessionId) -> Result<SessionStanding> {
         let session = session.clone();
         self.read_few(move |db| {
             let mut find = db.prepare_cached("SELECT number, tainted_by FROM sessions WHERE id = ?1")?;
@@ -49,19 +50,8 @@ impl Store {
         .await
     }
 
-    /// Text of strangers came into a session before a tool of its turn ran. What brought it first is kept.
-    pub async fn taint_session(&self, session: &SessionId, source: String) -> Result<(), StoreError> {
-        let session = session.clone();
-        self.write(Survives::Process, move |on| {
-            on.statement("UPDATE sessions SET tainted_by = ?2 WHERE id = ?1 AND tainted_by IS NULL")?
-                .execute((session.as_str(), &source))?;
-            Ok(())
-        })
-        .await
-    }
-
     /// All that was allowed for the rest of some session, the newest first.
-    pub async fn grants(&self) -> Result<Vec<StandingGrant>, StoreError> {
+    pub async fn grants(&self) -> Result<Vec<StandingGrant>> {
         self.read(|db| {
             let mut all = db.prepare_cached(&format!("{SELECT} ORDER BY grants.number DESC"))?;
             Ok(readable(all.query([])?, ("a grant", 0), grant)?)
@@ -70,7 +60,7 @@ impl Store {
     }
 
     /// Takes a grant back; none where there is none of that id.
-    pub async fn revoke_grant(&self, id: &str, by: String) -> Result<Option<StandingGrant>, StoreError> {
+    pub async fn revoke_grant(&self, id: &str, by: String) -> Result<Option<StandingGrant>> {
         let Some(number) = number_of(id) else { return Ok(None) };
         self.write(Survives::Power, move |on| {
             let Some(found) = one(on.db, number)? else { return Ok(None) };
@@ -83,7 +73,7 @@ impl Store {
 }
 
 /// Records what was allowed with the answer to a question. An earlier one about the same gives way to it.
-pub(crate) fn give(on: &Writing<'_>, question: &Approval, by: &str) -> Result<StandingGrant, StoreError> {
+pub(crate) fn give(on: &Writing<'_>, question: &Approval, by: &str) -> Result<StandingGrant> {
     let nothing = || StoreError::NoGrant(question.id.clone());
     let call = question.call.as_ref().ok_or_else(nothing)?;
     let about = call.about.as_ref().ok_or_else(nothing)?;
@@ -109,19 +99,13 @@ pub(crate) fn give(on: &Writing<'_>, question: &Approval, by: &str) -> Result<St
 }
 
 /// Text of strangers came into a session. What brought it first is kept.
-pub(crate) fn taint(on: &Writing<'_>, session: i64, tool: &str) -> Result<(), StoreError> {
+pub(crate) fn taint(on: &Writing<'_>, session: i64, tool: &str) -> Result<()> {
     on.statement("UPDATE sessions SET tainted_by = ?2 WHERE number = ?1 AND tainted_by IS NULL")?
         .execute((session, tool))?;
     Ok(())
 }
 
-fn audit(
-    on: &Writing<'_>,
-    by: &str,
-    what: &str,
-    grant: &StandingGrant,
-    hash: &str,
-) -> Result<(), StoreError> {
+fn audit(on: &Writing<'_>, by: &str, what: &str, grant: &StandingGrant, hash: &str) -> Result<()> {
     on.statement(
         "INSERT INTO audit (time_ms, who, what, subject, hash, outcome) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?
@@ -129,7 +113,7 @@ fn audit(
     Ok(())
 }
 
-fn one(db: &Connection, number: i64) -> Result<Option<StandingGrant>, StoreError> {
+fn one(db: &Connection, number: i64) -> Result<Option<StandingGrant>> {
     let mut find = db.prepare_cached(&format!("{SELECT} WHERE grants.number = ?1"))?;
     Ok(find.query_row([number], grant).optional()?)
 }

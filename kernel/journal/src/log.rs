@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Published, StoreError,
     cache::Turn,
+    error::Result,
     questions,
     recent::Change,
     rows::{maybe_id, maybe_json, time, timestamp, wrong},
@@ -65,7 +66,7 @@ pub(crate) fn append(
     session: &SessionId,
     turn: Option<&Turn>,
     Record { before, runs, entries, after }: Record<'_>,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     if let Some(turn) = turn {
         questions::follow(on, turn, entries)?;
     }
@@ -147,10 +148,7 @@ pub(crate) fn live(body: &EventBody) -> bool {
 }
 
 /// A JSON array of `items`; none where there are none.
-fn array<T: Serialize>(
-    buffer: &mut Vec<u8>,
-    items: impl Iterator<Item = T>,
-) -> Result<Option<&str>, StoreError> {
+fn array<T: Serialize>(buffer: &mut Vec<u8>, items: impl Iterator<Item = T>) -> Result<Option<&str>> {
     buffer.clear();
     for item in items {
         buffer.push(if buffer.is_empty() { b'[' } else { b',' });
@@ -255,7 +253,7 @@ pub(crate) fn first_of<T>(
     turn: i64,
     text: &str,
     wanted: impl Fn(Entry) -> Option<T>,
-) -> Result<Option<T>, StoreError> {
+) -> Result<Option<T>> {
     let mut rows = db.prepare_cached(
         "SELECT entries FROM turns JOIN log
          ON log.id > turns.session * 4294967296 + turns.after_seq AND log.id < (turns.session + 1) * 4294967296

@@ -15,6 +15,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use crate::{
     Store, StoreError,
     cache::Turn,
+    error::Result,
     grants,
     rows::{id, maybe_time, name_of, named, readable, time, timestamp},
     writer::{Survives, Writing},
@@ -67,13 +68,13 @@ pub struct Settled {
 
 impl Store {
     /// How a question stands; none where it is not about this. See [`Question::digest`].
-    pub async fn question(&self, effect: &EffectId, digest: &str) -> Result<Option<Answer>, StoreError> {
+    pub async fn question(&self, effect: &EffectId, digest: &str) -> Result<Option<Answer>> {
         let (effect, digest) = (effect.clone(), digest.to_owned());
         self.read_few(move |db| stands(db, &effect, &digest)).await
     }
 
     /// Records that the time of a question is over, unless it was settled before; gives how it stands.
-    pub async fn expire_question(&self, effect: &EffectId) -> Result<ApprovalState, StoreError> {
+    pub async fn expire_question(&self, effect: &EffectId) -> Result<ApprovalState> {
         let effect = effect.clone();
         self.write(Survives::Process, move |on| {
             settle(on, &effect, ApprovalState::Expired, (None, None))?;
@@ -97,13 +98,13 @@ impl Store {
         says: Says,
         shown: Option<String>,
         by: String,
-    ) -> Result<Option<Settled>, StoreError> {
+    ) -> Result<Option<Settled>> {
         let id = id.to_owned();
         self.write(Survives::Power, move |on| answer(on, &id, &says, shown.as_deref(), &by)).await
     }
 
     /// The questions that wait, and after them those that were asked last, without their parameters.
-    pub async fn questions(&self) -> Result<Vec<Approval>, StoreError> {
+    pub async fn questions(&self) -> Result<Vec<Approval>> {
         self.read(|db| {
             let mut some = db.prepare_cached(approvals!(
                 "WHERE state = 'pending' OR questions.effect IN
@@ -117,7 +118,7 @@ impl Store {
 }
 
 /// Follows what a commit of the loop says of questions, and of what makes more of them.
-pub(crate) fn follow(on: &Writing<'_>, turn: &Turn, entries: &[Entry]) -> Result<(), StoreError> {
+pub(crate) fn follow(on: &Writing<'_>, turn: &Turn, entries: &[Entry]) -> Result<()> {
     for entry in entries {
         match entry {
             Entry::Asked { question, .. } => ask(on, turn, question)?,
@@ -130,7 +131,7 @@ pub(crate) fn follow(on: &Writing<'_>, turn: &Turn, entries: &[Entry]) -> Result
 }
 
 /// One that is asked anew, since the answer of the model that held it was lost, waits as the new one.
-fn ask(on: &Writing<'_>, turn: &Turn, question: &Question) -> Result<(), StoreError> {
+fn ask(on: &Writing<'_>, turn: &Turn, question: &Question) -> Result<()> {
     let Question {
         effect,
         agent,
@@ -173,7 +174,7 @@ fn settle(
     effect: &EffectId,
     state: ApprovalState,
     (by, given): (Option<&str>, Option<&str>),
-) -> Result<(), StoreError> {
+) -> Result<()> {
     on.statement(
         "UPDATE questions SET state = ?2, answered_ms = ?3, answered_by = ?4, given = ?5
          WHERE effect = ?1 AND state = 'pending'",
@@ -182,13 +183,7 @@ fn settle(
     Ok(())
 }
 
-fn answer(
-    on: &Writing<'_>,
-    id: &str,
-    says: &Says,
-    shown: Option<&str>,
-    by: &str,
-) -> Result<Option<Settled>, StoreError> {
+fn answer(on: &Writing<'_>, id: &str, says: &Says, shown: Option<&str>, by: &str) -> Result<Option<Settled>> {
     let Some(mut found) = meant(on, id)? else { return Ok(None) };
     if found.state != ApprovalState::Pending {
         return Err(StoreError::Settled { approval: found.id, state: name_of(&found.state)? });
@@ -228,7 +223,7 @@ fn answer(
 
 /// Refuses an answer to what is another thing than its person has read: an id is that of a place, which may hold another call
 /// after a power failure took the first one away.
-pub(crate) fn as_shown(found: &Approval, shown: Option<&str>) -> Result<(), StoreError> {
+pub(crate) fn as_shown(found: &Approval, shown: Option<&str>) -> Result<()> {
     match shown {
         Some(shown) if shown != found.hash => Err(StoreError::NotAsShown(found.id.clone())),
         _ => Ok(()),
@@ -237,7 +232,7 @@ pub(crate) fn as_shown(found: &Approval, shown: Option<&str>) -> Result<(), Stor
 
 /// The question of that id, or the only one whose id begins so. One that is settled counts as well: what begins so may be
 /// that which a person has read, and the one that waits another.
-fn meant(on: &Writing<'_>, id: &str) -> Result<Option<Approval>, StoreError> {
+fn meant(on: &Writing<'_>, id: &str) -> Result<Option<Approval>> {
     if !id.starts_with("e-") || id.len() < SHORTEST {
         return Ok(None);
     }
@@ -252,7 +247,7 @@ fn meant(on: &Writing<'_>, id: &str) -> Result<Option<Approval>, StoreError> {
     Ok(first)
 }
 
-fn stands(db: &Connection, effect: &EffectId, digest: &str) -> Result<Option<Answer>, StoreError> {
+fn stands(db: &Connection, effect: &EffectId, digest: &str) -> Result<Option<Answer>> {
     let mut find = db.prepare_cached(
         "SELECT state, answered_by, given FROM questions WHERE effect = ?1 AND digest = ?2",
     )?;

@@ -1,36 +1,33 @@
 //! The loop's records, as they are committed. What they mean is the loop's business.
 
-use drupe_agent::{Batch, EarlierTurn, Entry, Journal, JournalFault, Recipe};
+use drupe_agent::{Batch, EarlierTurn, Entry, Journal, JournalFuture, Recipe};
 use drupe_extension_api::{EffectClass, EffectId, SessionId};
-use futures_util::future::BoxFuture;
 
 use crate::{
-    Store, StoreError, TurnStart,
+    Store, TurnStart,
     bus::{self, WhenFull},
-    checkpoints, images,
+    checkpoints,
+    error::Result,
+    images,
     log::{self, Record},
     recipes, results, turns, usage,
     writer::{Survives, Writing},
 };
 
 impl Journal for Store {
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<(), JournalFault>> {
+    fn commit(&self, batch: Batch) -> JournalFuture<'_, ()> {
         Box::pin(async move { Ok(self.record(None, batch).await?) })
     }
 
-    fn output(
-        &self,
-        session: SessionId,
-        effect: EffectId,
-    ) -> BoxFuture<'_, Result<Option<String>, JournalFault>> {
+    fn output(&self, session: SessionId, effect: EffectId) -> JournalFuture<'_, Option<String>> {
         Box::pin(async move { Ok(self.result_of(&session, effect).await?) })
     }
 
-    fn image(&self, hash: String) -> BoxFuture<'_, Result<Option<Vec<u8>>, JournalFault>> {
+    fn image(&self, hash: String) -> JournalFuture<'_, Option<Vec<u8>>> {
         Box::pin(async move { Ok(self.read(move |db| images::of(db, &hash)).await?) })
     }
 
-    fn recipe(&self, hash: String) -> BoxFuture<'_, Result<Option<Recipe>, JournalFault>> {
+    fn recipe(&self, hash: String) -> JournalFuture<'_, Option<Recipe>> {
         Box::pin(async move {
             let found = self.read(move |db| recipes::of(db, [hash].into())).await?;
             Ok(found.into_values().next())
@@ -42,14 +39,14 @@ impl Journal for Store {
         session: SessionId,
         words: Vec<String>,
         most: usize,
-    ) -> BoxFuture<'_, Result<Vec<EarlierTurn>, JournalFault>> {
+    ) -> JournalFuture<'_, Vec<EarlierTurn>> {
         Box::pin(async move { Ok(self.read(move |db| results::earlier(db, &session, &words, most)).await?) })
     }
 }
 
 impl Store {
     /// Records a batch, and before it that its turn begins, where it does.
-    pub(crate) async fn record(&self, start: Option<TurnStart>, batch: Batch) -> Result<(), StoreError> {
+    pub(crate) async fn record(&self, start: Option<TurnStart>, batch: Batch) -> Result<()> {
         let survives = survives(&batch);
         let work = move |on: &mut Writing<'_>| write(on, start.as_ref(), &batch);
         // Whoever waits for it is the turn that grew so long, and nobody else.
@@ -78,11 +75,7 @@ fn survives(batch: &Batch) -> Survives {
 }
 
 /// Does so; gives the number of the turn where a checkpoint of it is due.
-pub(crate) fn write(
-    on: &mut Writing<'_>,
-    start: Option<&TurnStart>,
-    batch: &Batch,
-) -> Result<Option<i64>, StoreError> {
+pub(crate) fn write(on: &mut Writing<'_>, start: Option<&TurnStart>, batch: &Batch) -> Result<Option<i64>> {
     let turn = match start {
         Some(start) => turns::begin(on, start)?,
         None => turns::known(on, &batch.turn)?,

@@ -8,7 +8,8 @@ use drupe_extension_api::{
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::{
-    Store, StoreError, conversation,
+    Store, conversation,
+    error::Result,
     parts::{self, PART, Span},
     rows::{id, maybe_json, signed},
     sessions,
@@ -21,7 +22,7 @@ const PAGE: usize = 8 * PART;
 
 impl Store {
     /// What a turn gave so far; in `brief` without its runs and what they saw.
-    pub async fn turn_result(&self, turn: &TurnId, brief: bool) -> Result<Option<TurnResult>, StoreError> {
+    pub async fn turn_result(&self, turn: &TurnId, brief: bool) -> Result<Option<TurnResult>> {
         if brief {
             if let Some(known) = lock(&self.recent).brief(turn) {
                 return Ok(Some(known));
@@ -50,7 +51,7 @@ impl Store {
         session: &SessionId,
         after: u64,
         brief: bool,
-    ) -> Result<Option<SessionDetail>, StoreError> {
+    ) -> Result<Option<SessionDetail>> {
         let session = session.clone();
         let Some((mut page, found)) = self.read(move |db| page(db, &session, after, brief)).await? else {
             return Ok(None);
@@ -69,11 +70,7 @@ impl Store {
     }
 
     /// The result with what the records of its runs show, and their size; in brief where there is no span.
-    async fn completed(
-        &self,
-        brief: TurnResult,
-        span: Option<Span>,
-    ) -> Result<(TurnResult, usize), StoreError> {
+    async fn completed(&self, brief: TurnResult, span: Option<Span>) -> Result<(TurnResult, usize)> {
         let Some(span) = span else { return Ok((brief, 0)) };
         let mut runs = Runs::default();
         let bytes = self.each_entry(span, |row, entry| runs.add(row, entry)).await?;
@@ -89,7 +86,7 @@ struct Brief {
 }
 
 impl Brief {
-    fn with_span(self, db: &Connection) -> Result<(Self, Option<Span>), StoreError> {
+    fn with_span(self, db: &Connection) -> Result<(Self, Option<Span>)> {
         let span = parts::span(db, self.number)?;
         Ok((self, span))
     }
@@ -131,7 +128,7 @@ macro_rules! briefs {
     };
 }
 
-fn in_brief(db: &Connection, turn: &TurnId) -> Result<Option<Brief>, StoreError> {
+fn in_brief(db: &Connection, turn: &TurnId) -> Result<Option<Brief>> {
     let mut one = db.prepare_cached(briefs!("WHERE turns.id = ?1"))?;
     Ok(one.query_row([turn.as_str()], Brief::read).optional()?)
 }
@@ -139,7 +136,7 @@ fn in_brief(db: &Connection, turn: &TurnId) -> Result<Option<Brief>, StoreError>
 type Page = (SessionDetail, Vec<(Brief, Option<Span>)>);
 
 /// A session without turns, and those of a page: in brief, and with the spans of their records where those are wanted.
-fn page(db: &Connection, session: &SessionId, after: u64, brief: bool) -> Result<Option<Page>, StoreError> {
+fn page(db: &Connection, session: &SessionId, after: u64, brief: bool) -> Result<Option<Page>> {
     let Some((status, number, last_seq)) = sessions::find(db, session)? else { return Ok(None) };
     let (snapshot, personas) = (sessions::snapshot(db, session)?, sessions::personas(db, session)?);
     let summary = conversation::summary(db, session, None)?.map(|summary| summary.text);
@@ -179,7 +176,7 @@ pub(crate) fn earlier(
     session: &SessionId,
     words: &[String],
     most: usize,
-) -> Result<Vec<EarlierTurn>, StoreError> {
+) -> Result<Vec<EarlierTurn>> {
     let mut latest = db.prepare_cached(
         "SELECT accepted_ms, text, response ->> 'content' FROM turns
          WHERE session = (SELECT number FROM sessions WHERE id = ?1) AND finished_ms IS NOT NULL AND starts > 0

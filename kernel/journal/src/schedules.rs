@@ -12,7 +12,9 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::{
-    Accepted, Inbound, Store, StoreError, intake,
+    Accepted, Inbound, Store,
+    error::Result,
+    intake,
     rows::{maybe_id, maybe_time, readable, time},
     writer::{Survives, Writing},
 };
@@ -67,7 +69,7 @@ const SELECT_RUN: &str =
     "SELECT slot_ms, last_slot_ms, slots, state, turn, detail, changed_ms FROM schedule_runs";
 
 impl Store {
-    pub async fn schedules(&self) -> Result<Vec<ScheduleRow>, StoreError> {
+    pub async fn schedules(&self) -> Result<Vec<ScheduleRow>> {
         self.read(|db| {
             let mut all = db.prepare_cached(
                 "SELECT id, definition, through_ms, failures, held_until_ms, paused, timing FROM schedules ORDER BY id",
@@ -89,12 +91,7 @@ impl Store {
     }
 
     /// Begins to keep a schedule whose slots from now on count; false where there is one of that id.
-    pub async fn add_schedule(
-        &self,
-        id: String,
-        definition: Option<String>,
-        timing: String,
-    ) -> Result<bool, StoreError> {
+    pub async fn add_schedule(&self, id: String, definition: Option<String>, timing: String) -> Result<bool> {
         self.write(Survives::Power, move |on| {
             let now = on.now_ms();
             let added = on
@@ -108,7 +105,7 @@ impl Store {
     }
 
     /// A schedule is due at other times from now on: slots of these that are past are none of its own.
-    pub async fn retime_schedule(&self, id: String, timing: String) -> Result<(), StoreError> {
+    pub async fn retime_schedule(&self, id: String, timing: String) -> Result<()> {
         self.write(Survives::Power, move |on| {
             let now = on.now_ms();
             on.statement("UPDATE schedules SET timing = ?2, through_ms = ?3 WHERE id = ?1")?
@@ -119,7 +116,7 @@ impl Store {
     }
 
     /// Lets go of a schedule that somebody added, with all that is known of its slots; false where there is none.
-    pub async fn remove_schedule(&self, id: String) -> Result<bool, StoreError> {
+    pub async fn remove_schedule(&self, id: String) -> Result<bool> {
         self.write(Survives::Power, move |on| {
             on.statement(
                 "DELETE FROM schedule_runs WHERE schedule =
@@ -136,7 +133,7 @@ impl Store {
 
     /// Has a schedule do nothing, for that reason, or go on from now; what waits is left out, and what has failed so far is
     /// forgotten then. False where there is none.
-    pub async fn pause_schedule(&self, id: String, paused: Option<String>) -> Result<bool, StoreError> {
+    pub async fn pause_schedule(&self, id: String, paused: Option<String>) -> Result<bool> {
         self.write(Survives::Power, move |on| {
             let Some((number, _)) = find(on, &id)? else { return Ok(false) };
             let now = on.now_ms();
@@ -170,7 +167,7 @@ impl Store {
         id: String,
         through: Option<Timestamp>,
         entries: Vec<SlotEntry>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool> {
         self.write(Survives::Power, move |on| {
             let Some((number, settled)) = find(on, &id)? else { return Ok(false) };
             if through.is_some_and(|through| through.as_millisecond() <= settled) {
@@ -213,7 +210,7 @@ impl Store {
         id: String,
         slot: Timestamp,
         inbound: Option<Inbound>,
-    ) -> Result<Option<Option<Accepted>>, StoreError> {
+    ) -> Result<Option<Option<Accepted>>> {
         self.write(Survives::Power, move |on| {
             let Some((number, _)) = find(on, &id)? else { return Ok(None) };
             let now = on.now_ms();
@@ -237,7 +234,7 @@ impl Store {
     }
 
     /// Ends a run that waits or goes on; false where it has ended.
-    pub async fn end_run(&self, id: String, slot: Timestamp, ended: RunEnded) -> Result<bool, StoreError> {
+    pub async fn end_run(&self, id: String, slot: Timestamp, ended: RunEnded) -> Result<bool> {
         self.write(Survives::Power, move |on| {
             let Some((number, _)) = find(on, &id)? else { return Ok(false) };
             let now = on.now_ms();
@@ -261,7 +258,7 @@ impl Store {
     }
 
     /// What is known of the slots of a schedule, the newest first.
-    pub async fn schedule_runs(&self, id: String, most: u32) -> Result<Vec<ScheduleRun>, StoreError> {
+    pub async fn schedule_runs(&self, id: String, most: u32) -> Result<Vec<ScheduleRun>> {
         self.read(move |db| {
             let mut all = db.prepare_cached(&format!(
                 "{SELECT_RUN} WHERE schedule = (SELECT number FROM schedules WHERE id = ?1) ORDER BY slot_ms DESC LIMIT ?2"
@@ -272,12 +269,12 @@ impl Store {
     }
 
     /// Runs that are not over, with their schedules, in the order in which they were due.
-    pub async fn open_runs(&self) -> Result<Vec<(String, ScheduleRun)>, StoreError> {
+    pub async fn open_runs(&self) -> Result<Vec<(String, ScheduleRun)>> {
         self.read(open_runs).await
     }
 }
 
-fn open_runs(db: &Connection) -> Result<Vec<(String, ScheduleRun)>, StoreError> {
+fn open_runs(db: &Connection) -> Result<Vec<(String, ScheduleRun)>> {
     let mut all = db.prepare_cached(
         "SELECT slot_ms, last_slot_ms, slots, state, turn, detail, changed_ms, schedules.id FROM schedule_runs
          JOIN schedules ON schedules.number = schedule WHERE state IN ('waiting', 'running') ORDER BY slot_ms, schedules.id",
@@ -286,7 +283,7 @@ fn open_runs(db: &Connection) -> Result<Vec<(String, ScheduleRun)>, StoreError> 
 }
 
 /// Its number, and up to where its slots are settled.
-fn find(on: &Writing<'_>, id: &str) -> Result<Option<(i64, i64)>, StoreError> {
+fn find(on: &Writing<'_>, id: &str) -> Result<Option<(i64, i64)>> {
     let mut find = on.statement("SELECT number, through_ms FROM schedules WHERE id = ?1")?;
     Ok(find.query_row([id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
 }

@@ -10,6 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use crate::{
     Counts, StoreError,
     cache::Session,
+    error::Result,
     log::{self, POSITIONS, Record},
     recent::Change,
     rows::{count, id, maybe_id, maybe_json, readable, signed, time, timestamp},
@@ -20,7 +21,7 @@ use crate::{
 const TITLE: usize = 80;
 
 /// What is known of a session; none where it does not exist.
-fn known<'a>(on: &'a mut Writing<'_>, session: &SessionId) -> Result<Option<&'a mut Session>, StoreError> {
+fn known<'a>(on: &'a mut Writing<'_>, session: &SessionId) -> Result<Option<&'a mut Session>> {
     if !on.cache.sessions.has(session) {
         let mut find =
             on.statement("SELECT number, turns, agent, least_seq, conversation FROM sessions WHERE id = ?1")?;
@@ -43,10 +44,7 @@ fn known<'a>(on: &'a mut Writing<'_>, session: &SessionId) -> Result<Option<&'a 
 }
 
 /// What is known of a session; makes it where it does not exist.
-pub(crate) fn known_or_new<'a>(
-    on: &'a mut Writing<'_>,
-    session: &SessionId,
-) -> Result<&'a mut Session, StoreError> {
+pub(crate) fn known_or_new<'a>(on: &'a mut Writing<'_>, session: &SessionId) -> Result<&'a mut Session> {
     if known(on, session)?.is_none() {
         make(on, session, 0, "")?;
     }
@@ -57,7 +55,7 @@ pub(crate) fn known_or_new<'a>(
 }
 
 /// Counts a turn, and takes the session's title from its first message. Gives what was known before.
-pub(crate) fn add_turn(on: &mut Writing<'_>, session: &SessionId, text: &str) -> Result<Session, StoreError> {
+pub(crate) fn add_turn(on: &mut Writing<'_>, session: &SessionId, text: &str) -> Result<Session> {
     let now = on.now_ms();
     let Some(found) = known(on, session)? else {
         make(on, session, 1, &title(text))?;
@@ -80,12 +78,12 @@ pub(crate) fn add_turn(on: &mut Writing<'_>, session: &SessionId, text: &str) ->
 }
 
 /// Notes a change, for lists.
-pub(crate) fn touch(on: &Writing<'_>, number: i64) -> Result<(), StoreError> {
+pub(crate) fn touch(on: &Writing<'_>, number: i64) -> Result<()> {
     on.statement("UPDATE sessions SET updated_ms = ?2 WHERE number = ?1")?.execute((number, on.now_ms()))?;
     Ok(())
 }
 
-fn make(on: &mut Writing<'_>, session: &SessionId, turns: u64, title: &str) -> Result<(), StoreError> {
+fn make(on: &mut Writing<'_>, session: &SessionId, turns: u64, title: &str) -> Result<()> {
     on.statement(
         "INSERT INTO sessions (id, created_ms, updated_ms, turns, title) VALUES (?1, ?2, ?2, ?3, ?4)",
     )?
@@ -103,7 +101,7 @@ fn title(text: &str) -> String {
 }
 
 /// The position of the last event of a session.
-fn last_seq(db: &Connection, number: i64) -> Result<i64, StoreError> {
+fn last_seq(db: &Connection, number: i64) -> Result<i64> {
     let mut last = db.prepare_cached(
         "SELECT id + positions - 1 FROM log WHERE id > ?1 AND id < ?2 ORDER BY id DESC LIMIT 1",
     )?;
@@ -115,7 +113,7 @@ pub(crate) fn select_agent(
     on: &mut Writing<'_>,
     session: &SessionId,
     agent: Option<&AgentId>,
-) -> Result<bool, StoreError> {
+) -> Result<bool> {
     if agent.is_none() && known(on, session)?.is_none() {
         return Ok(false);
     }
@@ -137,7 +135,7 @@ pub(crate) fn select_agent(
 }
 
 /// Tells of a handoff that ended while no turn was at work.
-fn tell_end(on: &mut Writing<'_>, session: &SessionId, conversation: Conversation) -> Result<(), StoreError> {
+fn tell_end(on: &mut Writing<'_>, session: &SessionId, conversation: Conversation) -> Result<()> {
     let Conversation::Reclaiming { from, reason, summary } = conversation else { return Ok(()) };
     let (reason, summary) = (reason.to_string(), Preview::of(&summary));
     let told = [(None, EventBody::HandoffEnded { from, reason, summary })];
@@ -149,7 +147,7 @@ pub(crate) fn set_conversation(
     on: &mut Writing<'_>,
     session: &SessionId,
     conversation: &Conversation,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let known = known_or_new(on, session)?;
     known.conversation = conversation.clone();
     let number = known.number;
@@ -167,7 +165,7 @@ pub(crate) fn conversation(row: &Row<'_>, column: usize) -> rusqlite::Result<Con
 }
 
 /// Every session, the one with the latest change first.
-pub(crate) fn list(db: &Connection) -> Result<Vec<SessionStatus>, StoreError> {
+pub(crate) fn list(db: &Connection) -> Result<Vec<SessionStatus>> {
     let mut all = db.prepare_cached(
         "SELECT id, created_ms, updated_ms, turns, agent, title, conversation FROM sessions
          WHERE instr(id, '!') = 0 ORDER BY updated_ms DESC, number DESC",
@@ -177,7 +175,7 @@ pub(crate) fn list(db: &Connection) -> Result<Vec<SessionStatus>, StoreError> {
 
 /// The session of the newest message that a person wrote. What an extension hands in by itself names no channel; reports of
 /// agents name that of whoever wrote before.
-pub(crate) fn last_of_people(db: &Connection) -> Result<Option<SessionId>, StoreError> {
+pub(crate) fn last_of_people(db: &Connection) -> Result<Option<SessionId>> {
     let mut newest = db.prepare_cached(
         "SELECT sessions.id FROM turns JOIN sessions ON sessions.number = turns.session
          WHERE (origin = 'operator' OR channel <> '') AND origin NOT LIKE 'report:%'
@@ -188,25 +186,21 @@ pub(crate) fn last_of_people(db: &Connection) -> Result<Option<SessionId>, Store
 }
 
 /// What the turns of a session have made use of.
-pub(crate) fn snapshot(db: &Connection, session: &SessionId) -> Result<SessionSnapshot, StoreError> {
+pub(crate) fn snapshot(db: &Connection, session: &SessionId) -> Result<SessionSnapshot> {
     let mut one = db.prepare_cached("SELECT snapshot FROM sessions WHERE id = ?1")?;
     let found = one.query_row([session.as_str()], |row| maybe_json(row, 0)).optional()?;
     Ok(found.flatten().unwrap_or_default())
 }
 
 /// The agents that a session alone has.
-pub(crate) fn personas(db: &Connection, session: &SessionId) -> Result<Vec<Persona>, StoreError> {
+pub(crate) fn personas(db: &Connection, session: &SessionId) -> Result<Vec<Persona>> {
     let mut one = db.prepare_cached("SELECT personas FROM sessions WHERE id = ?1")?;
     let found = one.query_row([session.as_str()], |row| maybe_json(row, 0)).optional()?;
     Ok(found.flatten().unwrap_or_default())
 }
 
 /// Gives a session agents of its own; false where a message of it was accepted already.
-pub(crate) fn give_personas(
-    on: &mut Writing<'_>,
-    session: &SessionId,
-    personas: &[Persona],
-) -> Result<bool, StoreError> {
+pub(crate) fn give_personas(on: &mut Writing<'_>, session: &SessionId, personas: &[Persona]) -> Result<bool> {
     let known = known_or_new(on, session)?;
     let (number, begun) = (known.number, known.turns > 0);
     if begun {
@@ -219,21 +213,14 @@ pub(crate) fn give_personas(
 }
 
 /// Keeps what the turns of a session have made use of.
-pub(crate) fn keep_snapshot(
-    on: &Writing<'_>,
-    number: i64,
-    snapshot: &SessionSnapshot,
-) -> Result<(), StoreError> {
+pub(crate) fn keep_snapshot(on: &Writing<'_>, number: i64, snapshot: &SessionSnapshot) -> Result<()> {
     let kept = serde_json::to_string(snapshot)?;
     on.statement("UPDATE sessions SET snapshot = ?2 WHERE number = ?1")?.execute((number, kept))?;
     Ok(())
 }
 
 /// One session, with its number and the position of its last event.
-pub(crate) fn find(
-    db: &Connection,
-    session: &SessionId,
-) -> Result<Option<(SessionStatus, i64, u64)>, StoreError> {
+pub(crate) fn find(db: &Connection, session: &SessionId) -> Result<Option<(SessionStatus, i64, u64)>> {
     let mut one = db.prepare_cached(
         "SELECT id, created_ms, updated_ms, turns, agent, title, conversation, number, least_seq FROM sessions WHERE id = ?1",
     )?;
@@ -243,7 +230,7 @@ pub(crate) fn find(
     Ok(Some((status, number, last_seq(db, number)?.max(least).unsigned_abs())))
 }
 
-pub(crate) fn counts(db: &Connection) -> Result<Counts, StoreError> {
+pub(crate) fn counts(db: &Connection) -> Result<Counts> {
     let mut all = db.prepare_cached(
         "SELECT (SELECT count(*) FROM sessions WHERE instr(id, '!') = 0),
                 (SELECT count(*) FROM turns WHERE finished_ms IS NULL AND started_ms IS NULL),

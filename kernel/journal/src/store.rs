@@ -13,12 +13,13 @@ use drupe_extension_api::{
     control::{Approval, ApprovalState, Persona, SessionSnapshot, SessionStatus, StateChange, TokenStatus},
 };
 use rusqlite::Connection;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::{
     Accepted, Counts, DeliveryId, Inbound, Origin, Published, QueuedTurn, RestartRow, RestartVerdict,
     Storage, StoreError, TurnDone, TurnStart, activations,
     broken::Broken,
+    error::Result,
     events, extensions, intake, open,
     opening::Opening,
     outbox,
@@ -50,6 +51,7 @@ struct Engine {
     writer: Arc<SharedWriter>,
     /// Where there is a file.
     threads: Option<Threads>,
+    writes: Notify,
 }
 
 /// The threads for what waits for the disk, and for what takes long to read.
@@ -67,7 +69,7 @@ impl Store {
     ///
     /// Blocks the calling thread: call it before anything else runs. A damaged file is an error that says so; see
     /// [`set_aside`](crate::set_aside).
-    pub fn open(storage: &Storage, clock: Arc<dyn Clock>, publish: Publish) -> Result<Self, StoreError> {
+    pub fn open(storage: &Storage, clock: Arc<dyn Clock>, publish: Publish) -> Result<Self> {
         Self::open_seen(storage, clock, publish, &Arc::default())
     }
 
@@ -77,14 +79,14 @@ impl Store {
         clock: Arc<dyn Clock>,
         publish: Publish,
         opening: &Arc<Opening>,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self> {
         open::check_sqlite()?;
         let (recent, broken) = (Arc::default(), Arc::new(Broken::of(storage)));
         let engine = match storage {
             Storage::Memory => {
                 let (recent, broken) = (Arc::clone(&recent), Arc::clone(&broken));
                 let writer = Writer::new(open::memory()?, Waits::Never, clock, publish, recent, broken)?;
-                Engine { writer: Arc::new(SharedWriter::new(writer)), threads: None }
+                Engine { writer: Arc::new(SharedWriter::new(writer)), threads: None, writes: Notify::new() }
             }
             Storage::Full(path) => {
                 files(path, Waits::WherePromised, clock, publish, (&recent, &broken), opening)?
@@ -96,8 +98,8 @@ impl Store {
 
     /// Takes a message in. Refuses with [`StoreError::Busy`] where too much waits already; whatever the error,
     /// nothing is acknowledged and the same message may come again.
-    pub async fn accept(&self, inbound: Inbound) -> Result<Accepted, StoreError> {
-        let Engine { writer, threads } = &*self.engine;
+    pub async fn accept(&self, inbound: Inbound) -> Result<Accepted> {
+        let Engine { writer, threads, .. } = &*self.engine;
         let full = threads.as_ref().is_some_and(|threads| threads.commands.capacity() == 0);
         if full || writer.waiting() >= QUEUE {
             return Err(StoreError::Busy);
@@ -106,12 +108,12 @@ impl Store {
     }
 
     /// Turns without an answer, in the order in which they were accepted.
-    pub async fn unfinished(&self) -> Result<Vec<QueuedTurn>, StoreError> {
+    pub async fn unfinished(&self) -> Result<Vec<QueuedTurn>> {
         self.read(turns::unfinished).await
     }
 
     /// A turn that has no answer yet.
-    pub async fn queued(&self, turn: &TurnId) -> Result<Option<QueuedTurn>, StoreError> {
+    pub async fn queued(&self, turn: &TurnId) -> Result<Option<QueuedTurn>> {
         if let Some(known) = lock(&self.recent).queued(turn) {
             return Ok(known);
         }
@@ -121,20 +123,20 @@ impl Store {
 
     /// Notes that a turn begins or goes on, and gives how often it has, this time included: whatever ended the earlier
     /// ones, a crash or an orderly stop. See [`beginning`](Self::beginning) for one that has not begun before.
-    pub async fn start_turn(&self, start: TurnStart) -> Result<u32, StoreError> {
+    pub async fn start_turn(&self, start: TurnStart) -> Result<u32> {
         self.write(Survives::Process, move |on| turns::start(on, &start)).await
     }
 
     /// Notes that a turn is to end without going on, and why: from here on it survives a loss of power, and whoever goes on
     /// with the turn finds it as [`QueuedTurn::cancelled`]. False where the turn has its end already.
-    pub async fn cancel_turn(&self, turn: &TurnId, why: String) -> Result<bool, StoreError> {
+    pub async fn cancel_turn(&self, turn: &TurnId, why: String) -> Result<bool> {
         let turn = turn.clone();
         self.write(Survives::Power, move |on| turns::cancel(on, &turn, &why)).await
     }
 
     /// Records how a turn ended, and queues its answer; gives the number of that delivery. A second end of the
     /// same turn is refused.
-    pub async fn finish_turn(&self, done: TurnDone) -> Result<Option<DeliveryId>, StoreError> {
+    pub async fn finish_turn(&self, done: TurnDone) -> Result<Option<DeliveryId>> {
         self.write(Survives::Power, move |on| turns::finish(on, &done)).await
     }
 
@@ -143,35 +145,31 @@ impl Store {
         &self,
         done: TurnDone,
         report: Inbound,
-    ) -> Result<(Option<DeliveryId>, Accepted), StoreError> {
+    ) -> Result<(Option<DeliveryId>, Accepted)> {
         self.write(Survives::Power, move |on| Ok((turns::finish(on, &done)?, intake::accept(on, &report)?)))
             .await
     }
 
     /// What a turn was asked; none where there is no such turn.
-    pub async fn asked(&self, turn: &TurnId) -> Result<Option<Inbound>, StoreError> {
+    pub async fn asked(&self, turn: &TurnId) -> Result<Option<Inbound>> {
         let turn = turn.clone();
         self.read_few(move |db| turns::asked(db, &turn)).await
     }
 
     /// The agents that a session alone has.
-    pub async fn personas(&self, session: &SessionId) -> Result<Vec<Persona>, StoreError> {
+    pub async fn personas(&self, session: &SessionId) -> Result<Vec<Persona>> {
         let session = session.clone();
         self.read_few(move |db| sessions::personas(db, &session)).await
     }
 
     /// Gives a session agents of its own; false where a message of it was accepted already.
-    pub async fn give_personas(
-        &self,
-        session: &SessionId,
-        personas: Vec<Persona>,
-    ) -> Result<bool, StoreError> {
+    pub async fn give_personas(&self, session: &SessionId, personas: Vec<Persona>) -> Result<bool> {
         let session = session.clone();
         self.write(Survives::Power, move |on| sessions::give_personas(on, &session, &personas)).await
     }
 
     /// What the turns of a session have made use of, as it was then.
-    pub async fn snapshot(&self, session: &SessionId) -> Result<SessionSnapshot, StoreError> {
+    pub async fn snapshot(&self, session: &SessionId) -> Result<SessionSnapshot> {
         let session = session.clone();
         self.read_few(move |db| sessions::snapshot(db, &session)).await
     }
@@ -182,61 +180,52 @@ impl Store {
         origin: Origin,
         channel: String,
         external_id: String,
-    ) -> Result<Option<TurnId>, StoreError> {
+    ) -> Result<Option<TurnId>> {
         self.read_few(move |db| intake::turn_of(db, &origin, &channel, &external_id)).await
     }
 
     /// The session of a turn; none where there is no such turn.
-    pub async fn session_of(&self, turn: &TurnId) -> Result<Option<SessionId>, StoreError> {
+    pub async fn session_of(&self, turn: &TurnId) -> Result<Option<SessionId>> {
         let turn = turn.clone();
         self.read_few(move |db| turns::session_of(db, &turn)).await
     }
 
     /// Keeps a named token by the hash of what its bearer shows. False where there is one of that name, which stays.
-    pub async fn make_token(&self, token: TokenStatus, hash: String) -> Result<bool, StoreError> {
+    pub async fn make_token(&self, token: TokenStatus, hash: String) -> Result<bool> {
         self.write(Survives::Power, move |on| tokens::make(on, &token, &hash)).await
     }
 
     /// Forgets a named token; false where there is none of that name.
-    pub async fn revoke_token(&self, name: String) -> Result<bool, StoreError> {
+    pub async fn revoke_token(&self, name: String) -> Result<bool> {
         self.write(Survives::Power, move |on| tokens::revoke(on, &name)).await
     }
 
     /// The named tokens with their hashes, by name.
-    pub async fn tokens(&self) -> Result<Vec<(TokenStatus, String)>, StoreError> {
+    pub async fn tokens(&self) -> Result<Vec<(TokenStatus, String)>> {
         self.read(tokens::all).await
     }
 
     /// Every session, the one with the latest change first.
-    pub async fn sessions(&self) -> Result<Vec<SessionStatus>, StoreError> {
+    pub async fn sessions(&self) -> Result<Vec<SessionStatus>> {
         self.read(sessions::list).await
     }
 
     /// The session in which a person wrote last: the operator, or somebody in a channel. What extensions, programs and topics
     /// set off by themselves does not count.
-    pub async fn last_of_people(&self) -> Result<Option<SessionId>, StoreError> {
+    pub async fn last_of_people(&self) -> Result<Option<SessionId>> {
         self.read(sessions::last_of_people).await
     }
 
     /// Chooses the agent that answers in a session, which is made where it does not exist; none gives it back to the
     /// orchestrator. Whether there was anything to do: a session that does not exist cannot be given back.
-    pub async fn select_agent(
-        &self,
-        session: &SessionId,
-        agent: Option<AgentId>,
-    ) -> Result<bool, StoreError> {
+    pub async fn select_agent(&self, session: &SessionId, agent: Option<AgentId>) -> Result<bool> {
         let session = session.clone();
         self.write(Survives::Process, move |on| sessions::select_agent(on, &session, agent.as_ref())).await
     }
 
     /// Events after a position, in order; fewer than `limit` where a bound on one answer is reached, none only at
     /// the end.
-    pub async fn events_after(
-        &self,
-        session: &SessionId,
-        after: u64,
-        limit: usize,
-    ) -> Result<Vec<Event>, StoreError> {
+    pub async fn events_after(&self, session: &SessionId, after: u64, limit: usize) -> Result<Vec<Event>> {
         let session = session.clone();
         self.read(move |db| events::after(db, &session, after, limit)).await
     }
@@ -247,7 +236,7 @@ impl Store {
         session: SessionId,
         turn: Option<TurnId>,
         events: Vec<(Option<AgentRef>, EventBody)>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         self.write(Survives::Process, move |on| events::record(on, &session, turn.as_ref(), &events)).await
     }
 
@@ -258,7 +247,7 @@ impl Store {
         session: Option<SessionId>,
         turn: Option<TurnId>,
         unattended: bool,
-    ) -> Result<RestartVerdict, StoreError> {
+    ) -> Result<RestartVerdict> {
         self.write(Survives::Process, move |on| {
             restarts::request(on, &reason, session.as_ref(), turn.as_ref(), unattended)
         })
@@ -266,33 +255,33 @@ impl Store {
     }
 
     /// The oldest restart that was asked for and not found yet. Each is found once; call until there is none.
-    pub async fn take_restart(&self) -> Result<Option<RestartRow>, StoreError> {
+    pub async fn take_restart(&self) -> Result<Option<RestartRow>> {
         self.write(Survives::Process, |on| restarts::take(on)).await
     }
 
     /// Records a step of an extension's life; the oldest steps are let go.
-    pub async fn record_extension(&self, extension: String, change: StateChange) -> Result<(), StoreError> {
+    pub async fn record_extension(&self, extension: String, change: StateChange) -> Result<()> {
         self.write(Survives::Process, move |on| extensions::record(on, &extension, &change)).await
     }
 
     /// The latest steps of an extension's life, over all kernels: at most twenty, oldest first.
-    pub async fn extension_history(&self, extension: &str) -> Result<Vec<StateChange>, StoreError> {
+    pub async fn extension_history(&self, extension: &str) -> Result<Vec<StateChange>> {
         let extension = extension.to_owned();
         self.read(move |db| extensions::history(db, &extension)).await
     }
 
     /// The extensions that have worked in this home.
-    pub async fn worked(&self) -> Result<BTreeSet<String>, StoreError> {
+    pub async fn worked(&self) -> Result<BTreeSet<String>> {
         self.read(extensions::worked).await
     }
 
     /// Turns an extension on or off, over its manifest; none leaves it to its manifest again.
-    pub async fn set_enabled(&self, extension: String, enabled: Option<bool>) -> Result<(), StoreError> {
+    pub async fn set_enabled(&self, extension: String, enabled: Option<bool>) -> Result<()> {
         self.write(Survives::Power, move |on| extensions::set_enabled(on, &extension, enabled)).await
     }
 
     /// The extensions that the operator turned on or off; the others are left to their manifests.
-    pub async fn enabled(&self) -> Result<BTreeMap<String, bool>, StoreError> {
+    pub async fn enabled(&self) -> Result<BTreeMap<String, bool>> {
         self.read(extensions::enabled).await
     }
 
@@ -306,13 +295,13 @@ impl Store {
         extension: String,
         hash: String,
         needs: Vec<String>,
-    ) -> Result<Approval, StoreError> {
+    ) -> Result<Approval> {
         // The id is shown to people: after a loss of power it must not name another one.
         self.write(Survives::Power, move |on| activations::ask(on, &extension, &hash, &needs)).await
     }
 
     /// How the agreement to this content stands; none where it was never asked for.
-    pub async fn activation(&self, extension: &str, hash: &str) -> Result<Option<ApprovalState>, StoreError> {
+    pub async fn activation(&self, extension: &str, hash: &str) -> Result<Option<ApprovalState>> {
         let (extension, hash) = (extension.to_owned(), hash.to_owned());
         self.read(move |db| activations::state(db, &extension, &hash)).await
     }
@@ -329,31 +318,36 @@ impl Store {
         allow: bool,
         shown: Option<String>,
         by: String,
-    ) -> Result<Option<Approval>, StoreError> {
+    ) -> Result<Option<Approval>> {
         let named = id_or_extension.to_owned();
         self.write(Survives::Power, move |on| activations::answer(on, &named, allow, shown.as_deref(), &by))
             .await
     }
 
     /// What waits for this extension is not there any more. Answers that were given still hold for their contents.
-    pub async fn withdraw_activation(&self, extension: &str) -> Result<(), StoreError> {
+    pub async fn withdraw_activation(&self, extension: &str) -> Result<()> {
         let extension = extension.to_owned();
         self.write(Survives::Process, move |on| activations::withdraw(on, &extension)).await
     }
 
     /// Every approval: those that wait first, then the one that was asked for last first.
-    pub async fn activations(&self) -> Result<Vec<Approval>, StoreError> {
+    pub async fn activations(&self) -> Result<Vec<Approval>> {
         self.read(activations::list).await
     }
 
+    /// Waits until something is written, or returns at once where something was since the last time. For one task alone.
+    pub async fn until_written(&self) {
+        self.engine.writes.notified().await;
+    }
+
     /// Totals for `status`.
-    pub async fn counts(&self) -> Result<Counts, StoreError> {
+    pub async fn counts(&self) -> Result<Counts> {
         self.read(sessions::counts).await
     }
 
     /// Commits what waits, marks the journal as closed in order, and closes it. Other handles get
     /// [`StoreError::Closed`] from here on.
-    pub async fn close(self) -> Result<(), StoreError> {
+    pub async fn close(self) -> Result<()> {
         let Some(threads) = &self.engine.threads else {
             return self.engine.writer.close(Vec::new());
         };
@@ -376,12 +370,12 @@ impl Store {
         self.engine.threads.as_ref().map(|threads| &*threads.path)
     }
 
-    pub(crate) async fn write<T, F>(&self, survives: Survives, work: F) -> Result<T, StoreError>
+    pub(crate) async fn write<T, F>(&self, survives: Survives, work: F) -> Result<T>
     where
-        F: FnMut(&mut Writing<'_>) -> Result<T, StoreError> + Send + 'static,
+        F: FnMut(&mut Writing<'_>) -> Result<T> + Send + 'static,
         T: Send + 'static,
     {
-        let Engine { writer, threads } = &*self.engine;
+        let Engine { writer, threads, writes } = &*self.engine;
         self.broken.check()?;
         let (job, answer) = Task::posted(survives, work);
         match threads {
@@ -402,13 +396,15 @@ impl Store {
                 }
             }
         }
-        self.written(answer.await.unwrap_or_else(|_| Err(writer.lost())))
+        let answer = answer.await.unwrap_or_else(|_| Err(writer.lost()));
+        writes.notify_one();
+        self.written(answer)
     }
 
     /// Asks what may take a while to answer.
-    pub(crate) async fn read<T, F>(&self, ask: F) -> Result<T, StoreError>
+    pub(crate) async fn read<T, F>(&self, ask: F) -> Result<T>
     where
-        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        F: FnOnce(&Connection) -> Result<T> + Send + 'static,
         T: Send + 'static,
     {
         let Some(threads) = &self.engine.threads else {
@@ -420,9 +416,9 @@ impl Store {
     }
 
     /// Asks what a few rows answer, on the way of a turn.
-    pub(crate) async fn read_few<T, F>(&self, ask: F) -> Result<T, StoreError>
+    pub(crate) async fn read_few<T, F>(&self, ask: F) -> Result<T>
     where
-        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        F: FnOnce(&Connection) -> Result<T> + Send + 'static,
         T: Send + 'static,
     {
         if let Some(threads) = &self.engine.threads
@@ -442,7 +438,7 @@ fn files(
     publish: Publish,
     (recent, broken): (&Arc<Mutex<Recent>>, &Arc<Broken>),
     opening: &Arc<Opening>,
-) -> Result<Engine, StoreError> {
+) -> Result<Engine> {
     let precious = Precious { path, keeps: true, now_ms: clock.now_ms(), opening };
     let db = open::file(&precious)?;
     let mut writer = Writer::new(db, waits, clock, publish, Arc::clone(recent), Arc::clone(broken))?;
@@ -457,5 +453,6 @@ fn files(
     Ok(Engine {
         writer,
         threads: Some(Threads { reader, commands, questions, waits, path: path.to_owned() }),
+        writes: Notify::new(),
     })
 }

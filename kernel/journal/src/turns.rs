@@ -14,6 +14,7 @@ use crate::{
     bus::{self, WhenFull},
     cache::Turn,
     checkpoints, conversation,
+    error::Result,
     log::{self, Record},
     outbox, ratios,
     recent::{Change, Ended},
@@ -53,7 +54,7 @@ macro_rules! unanswered {
 }
 
 /// What is known of a turn.
-pub(crate) fn known(on: &mut Writing<'_>, turn: &TurnId) -> Result<Arc<Turn>, StoreError> {
+pub(crate) fn known(on: &mut Writing<'_>, turn: &TurnId) -> Result<Arc<Turn>> {
     if let Some(known) = on.cache.turns.get(turn) {
         return Ok(Arc::clone(known));
     }
@@ -78,14 +79,14 @@ pub(crate) fn known(on: &mut Writing<'_>, turn: &TurnId) -> Result<Arc<Turn>, St
 }
 
 /// A turn that has no answer yet.
-fn open(on: &mut Writing<'_>, turn: &TurnId) -> Result<Arc<Turn>, StoreError> {
+fn open(on: &mut Writing<'_>, turn: &TurnId) -> Result<Arc<Turn>> {
     let known = known(on, turn)?;
     if known.finished { Err(StoreError::Finished(turn.clone())) } else { Ok(known) }
 }
 
 /// Notes that a turn has begun. One that had begun before keeps its time, and the
 /// position from which its records are read.
-pub(crate) fn begin(on: &mut Writing<'_>, start: &TurnStart) -> Result<Arc<Turn>, StoreError> {
+pub(crate) fn begin(on: &mut Writing<'_>, start: &TurnStart) -> Result<Arc<Turn>> {
     let before = open(on, &start.turn)?;
     let starts = before.starts + 1;
     let (root, correlation) = (start.root.as_str(), start.correlation.as_str());
@@ -108,7 +109,7 @@ pub(crate) fn begin(on: &mut Writing<'_>, start: &TurnStart) -> Result<Arc<Turn>
 }
 
 /// Notes that a turn goes on, and tells of it.
-pub(crate) fn start(on: &mut Writing<'_>, start: &TurnStart) -> Result<u32, StoreError> {
+pub(crate) fn start(on: &mut Writing<'_>, start: &TurnStart) -> Result<u32> {
     let turn = begin(on, start)?;
     let record = Record { before: &start.events, ..Record::default() };
     log::append(on, &turn.session, Some(&turn), record)?;
@@ -116,7 +117,7 @@ pub(crate) fn start(on: &mut Writing<'_>, start: &TurnStart) -> Result<u32, Stor
 }
 
 /// Records how a turn ended, and queues what goes out.
-pub(crate) fn finish(on: &mut Writing<'_>, done: &TurnDone) -> Result<Option<DeliveryId>, StoreError> {
+pub(crate) fn finish(on: &mut Writing<'_>, done: &TurnDone) -> Result<Option<DeliveryId>> {
     let turn = match &done.start {
         Some(start) => begin(on, start)?,
         None => open(on, &done.last.turn)?,
@@ -165,7 +166,7 @@ pub(crate) fn finish(on: &mut Writing<'_>, done: &TurnDone) -> Result<Option<Del
 
 /// Ends a turn whose message another one took in: it gets no answer of its own. One that has ended already stays as
 /// it is.
-pub(crate) fn taken_in(on: &mut Writing<'_>, by: &Turn, turn: &TurnId) -> Result<(), StoreError> {
+pub(crate) fn taken_in(on: &mut Writing<'_>, by: &Turn, turn: &TurnId) -> Result<()> {
     let turn = known(on, turn)?;
     if turn.finished {
         return Ok(());
@@ -176,17 +177,13 @@ pub(crate) fn taken_in(on: &mut Writing<'_>, by: &Turn, turn: &TurnId) -> Result
 }
 
 /// Ends a turn that has no answer with this one, without going on with it: nothing goes out to a channel.
-pub(crate) fn give_up(
-    on: &mut Writing<'_>,
-    turn: &TurnId,
-    response: &AgentResponse,
-) -> Result<(), StoreError> {
+pub(crate) fn give_up(on: &mut Writing<'_>, turn: &TurnId, response: &AgentResponse) -> Result<()> {
     let turn = open(on, turn)?;
     end_as_it_is(on, &turn, response)?;
     checkpoints::forget(on, turn.number)
 }
 
-fn end_as_it_is(on: &mut Writing<'_>, turn: &Turn, response: &AgentResponse) -> Result<(), StoreError> {
+fn end_as_it_is(on: &mut Writing<'_>, turn: &Turn, response: &AgentResponse) -> Result<()> {
     let after_seq = sessions::known_or_new(on, &turn.session)?.last_seq;
     let mut begin = on.statement(
         "UPDATE turns SET started_ms = coalesce(started_ms, ?2), correlation = coalesce(correlation, ?3),
@@ -207,7 +204,7 @@ fn end_as_it_is(on: &mut Writing<'_>, turn: &Turn, response: &AgentResponse) -> 
 }
 
 /// Notes that a turn is to end without going on, and why; what was noted first stays. False where it has its end already.
-pub(crate) fn cancel(on: &mut Writing<'_>, turn: &TurnId, why: &str) -> Result<bool, StoreError> {
+pub(crate) fn cancel(on: &mut Writing<'_>, turn: &TurnId, why: &str) -> Result<bool> {
     let turn = known(on, turn)?;
     if turn.finished {
         return Ok(false);
@@ -220,7 +217,7 @@ pub(crate) fn cancel(on: &mut Writing<'_>, turn: &TurnId, why: &str) -> Result<b
 
 /// Notes so of what a message that interrupts finds at work in its session: whatever has begun, or else what is the next
 /// to begin. What is to end already is neither. Gives the turns.
-pub(crate) fn supersede(on: &mut Writing<'_>, by: &Turn) -> Result<Vec<TurnId>, StoreError> {
+pub(crate) fn supersede(on: &mut Writing<'_>, by: &Turn) -> Result<Vec<TurnId>> {
     // By the index of the few that are open, and not by that of all that the session ever had.
     let mut open = on.statement(
         "SELECT id, starts > 0 FROM turns WHERE finished_ms IS NULL AND cancelled IS NULL AND +session = ?1
@@ -243,7 +240,7 @@ struct End<'a> {
     diagnostics: &'a [String],
 }
 
-fn close(on: &mut Writing<'_>, turn: &Turn, end: &End<'_>) -> Result<(), StoreError> {
+fn close(on: &mut Writing<'_>, turn: &Turn, end: &End<'_>) -> Result<()> {
     let until_seq = sessions::known_or_new(on, &turn.session)?.last_seq;
     on.statement(
         "UPDATE turns SET finished_ms = ?2, response = ?3, spend = ?4, diagnostics = ?5, until_seq = ?6
@@ -263,19 +260,19 @@ fn close(on: &mut Writing<'_>, turn: &Turn, end: &End<'_>) -> Result<(), StoreEr
 }
 
 /// Turns without an answer, in the order in which they were accepted.
-pub(crate) fn unfinished(db: &Connection) -> Result<Vec<QueuedTurn>, StoreError> {
+pub(crate) fn unfinished(db: &Connection) -> Result<Vec<QueuedTurn>> {
     let mut all = db.prepare_cached(unanswered!("ORDER BY turns.number"))?;
     Ok(readable(all.query([])?, ("a turn", AFTER_MESSAGE), queued_row)?)
 }
 
 /// One turn without an answer.
-pub(crate) fn queued(db: &Connection, turn: &TurnId) -> Result<Option<QueuedTurn>, StoreError> {
+pub(crate) fn queued(db: &Connection, turn: &TurnId) -> Result<Option<QueuedTurn>> {
     let mut one = db.prepare_cached(unanswered!("AND turns.id = ?1"))?;
     Ok(one.query_row([turn.as_str()], queued_row).optional()?)
 }
 
 /// What a turn was asked, whether it has ended or not.
-pub(crate) fn asked(db: &Connection, turn: &TurnId) -> Result<Option<Inbound>, StoreError> {
+pub(crate) fn asked(db: &Connection, turn: &TurnId) -> Result<Option<Inbound>> {
     let mut one = db.prepare_cached(messages!(
         "turns.id FROM turns JOIN sessions ON sessions.number = turns.session WHERE turns.id = ?1"
     ))?;
@@ -283,7 +280,7 @@ pub(crate) fn asked(db: &Connection, turn: &TurnId) -> Result<Option<Inbound>, S
 }
 
 /// The session of a turn.
-pub(crate) fn session_of(db: &Connection, turn: &TurnId) -> Result<Option<SessionId>, StoreError> {
+pub(crate) fn session_of(db: &Connection, turn: &TurnId) -> Result<Option<SessionId>> {
     let mut one = db.prepare_cached(
         "SELECT sessions.id FROM turns JOIN sessions ON sessions.number = turns.session WHERE turns.id = ?1",
     )?;
@@ -291,7 +288,7 @@ pub(crate) fn session_of(db: &Connection, turn: &TurnId) -> Result<Option<Sessio
 }
 
 /// The turns of a session, in order.
-pub(crate) fn of_session(db: &Connection, session: &SessionId) -> Result<Vec<TurnId>, StoreError> {
+pub(crate) fn of_session(db: &Connection, session: &SessionId) -> Result<Vec<TurnId>> {
     let mut all = db.prepare_cached(
         "SELECT id FROM turns WHERE session = (SELECT number FROM sessions WHERE id = ?1) ORDER BY number",
     )?;
@@ -337,12 +334,7 @@ fn queued_row(row: &Row<'_>) -> rusqlite::Result<QueuedTurn> {
 }
 
 /// Queues a turn for a message.
-pub(crate) fn insert(
-    on: &mut Writing<'_>,
-    turn: &Turn,
-    inbound: &Inbound,
-    after_seq: i64,
-) -> Result<i64, StoreError> {
+pub(crate) fn insert(on: &mut Writing<'_>, turn: &Turn, inbound: &Inbound, after_seq: i64) -> Result<i64> {
     let chain = (inbound.chain != drupe_agent::Chain::default())
         .then(|| serde_json::to_string(&inbound.chain))
         .transpose()?;

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use drupe_agent::{
     Agent, Definition, LoopAgent, ModelEvent, Registered, RegistryBuilder, ScriptedModel, Task, Tool,
-    ToolContext, ToolError, ToolOutput, TurnOutcome, TurnScope, ids, run_turn,
+    ToolContext, ToolFuture, ToolOutput, TurnOutcome, TurnScope, ids, run_turn,
 };
 use drupe_extension_api::{
     CorrelationId, SessionId, ToolSpec, TurnId,
@@ -40,7 +40,7 @@ impl Tool for Careful {
         "test"
     }
 
-    fn call(&self, _: Box<RawValue>, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, _: Box<RawValue>, _: ToolContext) -> ToolFuture<'_> {
         Box::pin(async { Ok(ToolOutput::text("it ran")) })
     }
 }

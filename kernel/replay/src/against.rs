@@ -10,14 +10,13 @@ use std::{
 
 use drupe_agent::{
     Agent, AgentTool, Behalf, Decision, LoopAgent, Model, Policy, PolicyCall, Recipe, Registry,
-    RegistryError, Task, Tool, ToolContext, ToolError, ToolOutput, TurnRoot, TurnScope, ids, read_output,
-    run::TurnOutcome,
+    RegistryError, Task, Tool, ToolContext, ToolError, ToolFuture, ToolOutput, TurnRoot, TurnScope, ids,
+    read_output, run::TurnOutcome,
 };
 use drupe_extension_api::{
     AgentId, AgentInvocationContext, ControlTransfer, Definition, Image, ToolSpec, ToolStatus,
     wire::ClientTool,
 };
-use futures_util::future::BoxFuture;
 use serde_json::{Value, value::RawValue};
 use tokio_util::sync::CancellationToken;
 
@@ -141,11 +140,7 @@ impl Tool for KnownTool {
         "recording"
     }
 
-    fn call(
-        &self,
-        params: Box<RawValue>,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, params: Box<RawValue>, context: ToolContext) -> ToolFuture<'_> {
         Box::pin(async move {
             if let Some(own) = &self.own {
                 return own.tool().call(params, context).await;

@@ -7,11 +7,10 @@ use std::{
 };
 
 use drupe_agent::{
-    Answer, Decision, JournalFault, Need, Policy, PolicyCall, Question, Ratios, Run, SpawnedAgents, Steering,
-    ids,
+    Answer, Decision, JournalFuture, Need, Policy, PolicyCall, Question, Ratios, Run, SpawnedAgents,
+    Steering, ids,
 };
 use drupe_extension_api::{EffectClass, EffectId, InvocationId, ToolStatus, control::ApprovalState};
-use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 
 use crate::invocations::{CallRecord, Invocations, RunRecord};
@@ -192,7 +191,7 @@ impl Policy for RecordedDecisions {
         }
     }
 
-    fn answer<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Result<Answer, JournalFault>> {
+    fn answer<'a>(&'a self, question: &'a Question) -> JournalFuture<'a, Answer> {
         Box::pin(async move {
             let known = self.0.call(&question.invocation, &question.effect);
             match known.and_then(|call| call.decided.clone()) {

@@ -10,7 +10,7 @@ use std::{
 use drupe_agent::{
     Agent, AgentTool, Compaction, Definition, Entry, LoopAgent, MemoryJournal, Model, ModelEvent, ModelFault,
     ModelProfile, ModelRequest, Price, Recipe, Registered, RegistryBuilder, Steered, StopReason, Task, Tool,
-    ToolContext, ToolError, ToolOutput, TurnScope, refuse, run_turn, update_plan,
+    ToolContext, ToolError, ToolFuture, ToolOutput, TurnScope, refuse, run_turn, update_plan,
 };
 use drupe_extension_api::{FailureClass, SessionId, ToolCallRequest, ToolSpec, TurnId, Usage};
 use futures_util::{StreamExt, future::BoxFuture, stream, stream::BoxStream};
@@ -94,7 +94,7 @@ impl Tool for Echo {
         "test"
     }
 
-    fn call(&self, params: Box<RawValue>, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, params: Box<RawValue>, _: ToolContext) -> ToolFuture<'_> {
         let text = params.get().repeat(self.1);
         Box::pin(async move {
             match text.contains("fail") {

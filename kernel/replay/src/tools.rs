@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use drupe_agent::{
     Agent, AgentTool, CalledAgent, Registered, Registry, RegistryBuilder, RegistryError, Tool, ToolContext,
-    ToolError, ToolOutput, client_tool, hand_over, ids, refuse, search_tools, update_plan,
+    ToolError, ToolFuture, ToolOutput, client_tool, hand_over, ids, refuse, search_tools, update_plan,
 };
 use drupe_extension_api::{AgentId, ControlTransfer, InvocationId, ToolSpec, ToolStatus, wire::ClientTool};
-use futures_util::future::BoxFuture;
 use serde_json::{Value, value::RawValue};
 
 use crate::{
@@ -174,11 +173,7 @@ impl Tool for RecordedTool {
         self.called()
     }
 
-    fn call(
-        &self,
-        params: Box<RawValue>,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, params: Box<RawValue>, context: ToolContext) -> ToolFuture<'_> {
         Box::pin(async move {
             let feed = &self.played.feed;
             let (run, effect) = (Arc::clone(&context.run), context.effect.clone());

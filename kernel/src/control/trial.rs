@@ -8,7 +8,7 @@
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use drupe_agent::{
-    Agent, LoopAgent, Registered, Schema, Task, Tool, ToolContext, ToolError, ToolOutput, ids,
+    Agent, LoopAgent, Registered, Schema, Task, Tool, ToolContext, ToolError, ToolFuture, ids,
 };
 use drupe_config::{Config, Manifest};
 use drupe_extension_api::{
@@ -21,7 +21,6 @@ use drupe_models::NamedBy;
 use drupe_prompts::apart;
 use drupe_surface::principal::{Principal, Who};
 use drupe_wiring::{self as wiring, Allowed, Part, Terms, offer, tokens::Redeemed};
-use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 
 use crate::{
@@ -203,7 +202,7 @@ impl Tool for NotMade {
         self.schema.clone()
     }
 
-    fn call(&self, _: Box<RawValue>, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, _: Box<RawValue>, _: ToolContext) -> ToolFuture<'_> {
         Box::pin(std::future::ready(Err(ToolError::refused(NOT_MADE))))
     }
 }

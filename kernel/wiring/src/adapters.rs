@@ -2,7 +2,7 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use drupe_agent::{Agent, Asker, Run, Schema, Task, Tool, ToolContext, ToolError, ToolOutput, images};
+use drupe_agent::{Agent, Asker, Run, Schema, Task, Tool, ToolContext, ToolFuture, ToolOutput, images};
 use drupe_extension_api::{
     AgentId, AgentResponse, ControlTransfer, DefinitionLimits, EffectClass, EffectId, ExtensionId,
     FailureClass, Fault, FaultCode, ToolPreview, ToolResult, ToolSpec,
@@ -135,11 +135,7 @@ impl Tool for ExtensionTool {
         Some(Arc::clone(&self.schema))
     }
 
-    fn call(
-        &self,
-        params: Box<RawValue>,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, params: Box<RawValue>, context: ToolContext) -> ToolFuture<'_> {
         Box::pin(async move {
             // Only a process of its own can end without this one.
             let kept = self.instance.process().map(|_| params.clone());

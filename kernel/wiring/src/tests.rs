@@ -2,11 +2,10 @@
 
 use std::{fs, path::PathBuf, sync::Arc};
 
-use drupe_agent::{Registered, Tool, ToolContext, ToolError, ToolOutput};
+use drupe_agent::{Registered, Tool, ToolContext, ToolFuture, ToolOutput};
 use drupe_config::{Config, Sources, load_config, load_manifest};
 use drupe_extension_api::{ToolAnnotations, ToolName, ToolSpec, wire::Description};
 use drupe_models::{Models, ModelsSettings, ProviderKind, ProviderSettings};
-use futures_util::future::BoxFuture;
 use serde_json::{json, value::RawValue};
 
 use super::*;
@@ -25,7 +24,7 @@ impl Tool for Named {
         self.owner
     }
 
-    fn call(&self, _: Box<RawValue>, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, _: Box<RawValue>, _: ToolContext) -> ToolFuture<'_> {
         Box::pin(async { Ok(ToolOutput::text("")) })
     }
 }

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use drupe_extension_api::{EffectClass, ToolAnnotations, ToolSpec, wire};
-use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 
 use crate::{
     registry::{Registered, RegistryError},
-    tool::{RunEnd, Tool, ToolContext, ToolError, ToolOutput},
+    tool::{RunEnd, Tool, ToolContext, ToolFuture, ToolOutput},
 };
 
 /// Where such tools are from.
@@ -42,7 +41,7 @@ impl Tool for ClientTool {
         ORIGIN
     }
 
-    fn call(&self, _: Box<RawValue>, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, _: Box<RawValue>, _: ToolContext) -> ToolFuture<'_> {
         let left = ToolOutput { ends: Some(RunEnd::LeftToClient), ..ToolOutput::text("left to the client") };
         Box::pin(async move { Ok(left) })
     }

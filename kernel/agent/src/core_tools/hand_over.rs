@@ -6,13 +6,12 @@ use std::sync::{Arc, LazyLock};
 use drupe_extension_api::{
     AgentId, ControlTransfer, EffectClass, ToolAnnotations, ToolName, ToolSpec, ToolStatus,
 };
-use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 
 use crate::{
     registry::{Registered, RegistryError},
-    tool::{RunEnd, Tool, ToolContext, ToolError, ToolOutput},
+    tool::{RunEnd, Tool, ToolContext, ToolError, ToolFuture, ToolOutput},
 };
 
 /// The name of the tool that gives a conversation back.
@@ -70,14 +69,9 @@ impl Tool for HandOver {
         self.to.as_str()
     }
 
-    fn call(
-        &self,
-        params: Box<RawValue>,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, params: Box<RawValue>, context: ToolContext) -> ToolFuture<'_> {
         Box::pin(async move {
-            let Handing { summary } =
-                serde_json::from_str(params.get()).map_err(|error| ToolError::failed(error.to_string()))?;
+            let Handing { summary } = serde_json::from_str(params.get())?;
             if !context.run.talks_with_the_user() || context.run.is_handed_over() {
                 return Err(ToolError::failed("only who talks with the user can hand the conversation over"));
             }
@@ -141,18 +135,9 @@ impl Tool for ReturnControl {
         &self.0
     }
 
-    fn origin(&self) -> &str {
-        "core"
-    }
-
-    fn call(
-        &self,
-        params: Box<RawValue>,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, params: Box<RawValue>, context: ToolContext) -> ToolFuture<'_> {
         Box::pin(async move {
-            let Returning { summary, answer } =
-                serde_json::from_str(params.get()).map_err(|error| ToolError::failed(error.to_string()))?;
+            let Returning { summary, answer } = serde_json::from_str(params.get())?;
             if !context.run.is_handed_over() {
                 let message = "you have no conversation to give back: answer, and whoever called you goes on";
                 return Err(ToolError { status: ToolStatus::Error, message: message.into() });

@@ -14,7 +14,7 @@ use crate::{
     registry::{Registered, RegistryError},
     run::Run,
     told::one_line,
-    tool::{Tool, ToolContext, ToolError, ToolOutput},
+    tool::{Tool, ToolContext, ToolError, ToolFuture, ToolOutput},
 };
 
 /// The name by which models call it.
@@ -119,18 +119,9 @@ impl Tool for LoadSkill {
         &self.spec
     }
 
-    fn origin(&self) -> &str {
-        "core"
-    }
-
-    fn call(
-        &self,
-        params: Box<RawValue>,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, params: Box<RawValue>, context: ToolContext) -> ToolFuture<'_> {
         Box::pin(async move {
-            let Parameters { name, file } =
-                serde_json::from_str(params.get()).map_err(|error| ToolError::failed(error.to_string()))?;
+            let Parameters { name, file } = serde_json::from_str(params.get())?;
             let is_whole = file.is_none();
             let text = self.skills.read(name.clone(), file).await?;
             if is_whole {

@@ -9,13 +9,12 @@ use std::{
 };
 
 use drupe_extension_api::{EffectClass, EffectId, ToolAnnotations, ToolName, ToolSpec};
-use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 
 use crate::{
     registry::Registered,
-    tool::{Tool, ToolContext, ToolError, ToolOutput},
+    tool::{Tool, ToolContext, ToolError, ToolFuture, ToolOutput},
 };
 
 /// The tool's name.
@@ -80,18 +79,9 @@ impl Tool for ReadOutput {
         &self.0
     }
 
-    fn origin(&self) -> &str {
-        "core"
-    }
-
-    fn call(
-        &self,
-        params: Box<RawValue>,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, params: Box<RawValue>, context: ToolContext) -> ToolFuture<'_> {
         Box::pin(async move {
-            let Parameters { handle, offset, grep } =
-                serde_json::from_str(params.get()).map_err(|error| ToolError::failed(error.to_string()))?;
+            let Parameters { handle, offset, grep } = serde_json::from_str(params.get())?;
             let scope = &context.run.scope;
             let output = scope.journal.output(scope.session.clone(), handle.clone()).await;
             let output = output.map_err(|fault| ToolError::failed(fault.to_string()))?.ok_or_else(|| {

@@ -3,13 +3,12 @@
 use std::sync::{Arc, LazyLock};
 
 use drupe_extension_api::{EffectClass, ToolAnnotations, ToolName, ToolSpec};
-use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 
 use crate::{
     registry::Registered,
-    tool::{RunEnd, Tool, ToolContext, ToolError, ToolOutput},
+    tool::{RunEnd, Tool, ToolContext, ToolError, ToolFuture, ToolOutput},
 };
 
 /// The tool's name.
@@ -51,11 +50,7 @@ impl Tool for Refuse {
         &self.0
     }
 
-    fn origin(&self) -> &str {
-        "core"
-    }
-
-    fn call(&self, params: Box<RawValue>, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, params: Box<RawValue>, _: ToolContext) -> ToolFuture<'_> {
         let parsed = serde_json::from_str::<Parameters>(params.get());
         Box::pin(async move {
             let Parameters { reason } = parsed.map_err(|error| ToolError::failed(error.to_string()))?;

@@ -14,7 +14,7 @@ use crate::{
     input_form::InputForm,
     registry::Registered,
     run::Run,
-    tool::{Tool, ToolContext, ToolError, ToolOutput},
+    tool::{Tool, ToolContext, ToolError, ToolFuture, ToolOutput},
 };
 
 /// The name of the tool that asks for a secret.
@@ -144,10 +144,6 @@ impl Tool for RequestInput {
         &self.spec
     }
 
-    fn origin(&self) -> &str {
-        "core"
-    }
-
     fn preview<'a>(
         &'a self,
         params: Box<RawValue>,
@@ -157,11 +153,7 @@ impl Tool for RequestInput {
         Box::pin(std::future::ready((self.asks)(&params)))
     }
 
-    fn call(
-        &self,
-        params: Box<RawValue>,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, params: Box<RawValue>, context: ToolContext) -> ToolFuture<'_> {
         // There is nothing where the question could not say what it asks for.
         let given = context.agreement.given;
         let given = given.ok_or_else(|| ToolError::refused("the user was not shown what to fill in"));

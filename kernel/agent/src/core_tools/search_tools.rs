@@ -10,7 +10,6 @@ use std::{
 
 use drupe_extension_api::{EffectClass, EffectId, ToolAnnotations, ToolName, ToolSpec};
 use drupe_json_schema::Schema;
-use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 
@@ -18,7 +17,7 @@ use crate::{
     registry::Registered,
     run::Run,
     told::one_line,
-    tool::{Tool, ToolContext, ToolError, ToolOutput},
+    tool::{Tool, ToolContext, ToolError, ToolFuture, ToolOutput},
 };
 
 /// The tool's name.
@@ -132,18 +131,9 @@ impl Tool for SearchTools {
         &self.spec
     }
 
-    fn origin(&self) -> &str {
-        "core"
-    }
-
-    fn call(
-        &self,
-        params: Box<RawValue>,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, params: Box<RawValue>, context: ToolContext) -> ToolFuture<'_> {
         Box::pin(async move {
-            let params: Parameters =
-                serde_json::from_str(params.get()).map_err(|error| ToolError::failed(error.to_string()))?;
+            let params: Parameters = serde_json::from_str(params.get())?;
             let found = self.find(&params);
             if found.is_empty() {
                 return Err(ToolError::failed("no tool fits; try other words, or the exact names"));

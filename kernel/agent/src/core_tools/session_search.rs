@@ -7,7 +7,6 @@ use std::{
 };
 
 use drupe_extension_api::{EffectClass, ToolAnnotations, ToolName, ToolSpec};
-use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
@@ -15,7 +14,7 @@ use serde_json::{json, value::RawValue};
 use crate::{
     journal::EarlierTurn,
     registry::Registered,
-    tool::{Tool, ToolContext, ToolError, ToolOutput},
+    tool::{Tool, ToolContext, ToolError, ToolFuture, ToolOutput},
 };
 
 /// The name by which models call it.
@@ -112,18 +111,9 @@ impl Tool for SessionSearch {
         &self.0
     }
 
-    fn origin(&self) -> &str {
-        "core"
-    }
-
-    fn call(
-        &self,
-        params: Box<RawValue>,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, params: Box<RawValue>, context: ToolContext) -> ToolFuture<'_> {
         Box::pin(async move {
-            let Parameters { query, limit } =
-                serde_json::from_str(params.get()).map_err(|error| ToolError::failed(error.to_string()))?;
+            let Parameters { query, limit } = serde_json::from_str(params.get())?;
             let words = words(&query);
             if words.is_empty() {
                 return Err(ToolError::failed("the query holds no word: name what was said"));

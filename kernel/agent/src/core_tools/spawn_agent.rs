@@ -13,7 +13,7 @@ use std::{
 };
 
 use drupe_extension_api::{AgentId, EffectClass, EffectId, ToolAnnotations, ToolName, ToolSpec};
-use futures_util::future::{BoxFuture, join_all, select_all};
+use futures_util::future::{join_all, select_all};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
@@ -22,7 +22,7 @@ use crate::{
     registry::Registered,
     run::Run,
     spawned::{self, Input, Sent, SpawnedAgent, Unsent},
-    tool::{CalledAgent, Tool, ToolContext, ToolError, ToolOutput},
+    tool::{CalledAgent, Tool, ToolContext, ToolError, ToolFuture, ToolOutput},
 };
 
 pub use again::spawn_by;
@@ -222,15 +222,7 @@ impl Tool for OfSpawned {
         &self.spec
     }
 
-    fn origin(&self) -> &str {
-        "core"
-    }
-
-    fn call(
-        &self,
-        params: Box<RawValue>,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, params: Box<RawValue>, context: ToolContext) -> ToolFuture<'_> {
         Box::pin(async move {
             // What the run sent before is sent by now.
             context.run.begin_workers();

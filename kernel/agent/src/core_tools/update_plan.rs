@@ -9,14 +9,13 @@ use drupe_extension_api::{
     EffectClass, EffectId, ItemKind, ToolAnnotations, ToolName, ToolSpec,
     control::{PlanStatus, PlanStep},
 };
-use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
 
 use crate::{
     registry::Registered,
     run::Run,
-    tool::{Tool, ToolContext, ToolError, ToolOutput},
+    tool::{Tool, ToolContext, ToolError, ToolFuture, ToolOutput},
 };
 
 /// The tool's name.
@@ -97,15 +96,7 @@ impl Tool for UpdatePlan {
         &self.0
     }
 
-    fn origin(&self) -> &str {
-        "core"
-    }
-
-    fn call(
-        &self,
-        params: Box<RawValue>,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, params: Box<RawValue>, context: ToolContext) -> ToolFuture<'_> {
         Box::pin(async move {
             let (plan, shown, told) = read(params.get())?;
             context.run.show_plan(shown);

@@ -3,9 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use drupe_extension_api::{EffectId, SessionId, TurnId};
-use futures_util::future::BoxFuture;
 
-use super::{Batch, EarlierTurn, Entry, Journal, JournalFault, Recipe, RecordedTurn};
+use super::{Batch, EarlierTurn, Entry, Journal, JournalFuture, Recipe, RecordedTurn};
 
 /// A journal without a file, for runs that need not outlive the process.
 #[derive(Debug, Default)]
@@ -31,16 +30,12 @@ impl MemoryJournal {
 }
 
 impl Journal for MemoryJournal {
-    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<(), JournalFault>> {
+    fn commit(&self, batch: Batch) -> JournalFuture<'_, ()> {
         self.batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn output(
-        &self,
-        session: SessionId,
-        effect: EffectId,
-    ) -> BoxFuture<'_, Result<Option<String>, JournalFault>> {
+    fn output(&self, session: SessionId, effect: EffectId) -> JournalFuture<'_, Option<String>> {
         let entries = self.batches().into_iter().filter(|b| b.session == session).flat_map(|b| b.entries);
         let results = entries.filter_map(|entry| match entry {
             Entry::Result { effect: of, content, .. } if of == effect => Some(content),
@@ -49,7 +44,7 @@ impl Journal for MemoryJournal {
         Box::pin(std::future::ready(Ok(results.last())))
     }
 
-    fn image(&self, hash: String) -> BoxFuture<'_, Result<Option<Vec<u8>>, JournalFault>> {
+    fn image(&self, hash: String) -> JournalFuture<'_, Option<Vec<u8>>> {
         let entries = self.batches().into_iter().flat_map(|batch| batch.entries);
         let images = entries.flat_map(|entry| match entry {
             Entry::Result { images, .. } => images,
@@ -59,19 +54,14 @@ impl Journal for MemoryJournal {
         Box::pin(std::future::ready(Ok(found.map(|data| data.to_vec()))))
     }
 
-    fn recipe(&self, hash: String) -> BoxFuture<'_, Result<Option<Recipe>, JournalFault>> {
+    fn recipe(&self, hash: String) -> JournalFuture<'_, Option<Recipe>> {
         let mut kept = self.batches().into_iter().flat_map(|batch| batch.recipes);
         let found = kept.find(|kept| *kept.hash == *hash).and_then(|kept| Recipe::read(&kept.json).ok());
         Box::pin(std::future::ready(Ok(found)))
     }
 
     /// It knows of entries, and not of messages and answers.
-    fn earlier(
-        &self,
-        _: SessionId,
-        _: Vec<String>,
-        _: usize,
-    ) -> BoxFuture<'_, Result<Vec<EarlierTurn>, JournalFault>> {
+    fn earlier(&self, _: SessionId, _: Vec<String>, _: usize) -> JournalFuture<'_, Vec<EarlierTurn>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 }

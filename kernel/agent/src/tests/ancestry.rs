@@ -7,7 +7,6 @@ use std::{
 
 use drupe_extension_api::{AgentResponse, FailureClass, ToolName, ToolSpec};
 use drupe_json_schema::Schema;
-use futures_util::future::BoxFuture;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::value::RawValue;
 
@@ -60,11 +59,7 @@ impl Tool for Later {
         Some(Arc::clone(SHARED.get_or_init(|| Arc::new(compile()))))
     }
 
-    fn call(
-        &self,
-        params: Box<RawValue>,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, params: Box<RawValue>, context: ToolContext) -> ToolFuture<'_> {
         Box::pin(async move { self.tool().call(params, context).await })
     }
 }

@@ -280,7 +280,7 @@ impl Tool for Fake {
         self.origin
     }
 
-    fn call(&self, _: Box<RawValue>, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, _: Box<RawValue>, context: ToolContext) -> ToolFuture<'_> {
         Box::pin(async move {
             let commits = self.journal.as_ref().map_or(0, |j| j.batches().len());
             self.world.note(&context.effect, commits);

@@ -33,7 +33,7 @@ impl Tool for Previewing {
         "fake"
     }
 
-    fn call(&self, _: Box<RawValue>, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, _: Box<RawValue>, context: ToolContext) -> ToolFuture<'_> {
         self.shown.lock().expect("it is whole").push(context.agreement.shown);
         let given = context.agreement.given.unwrap_or_else(|| "ran".into());
         Box::pin(std::future::ready(Ok(ToolOutput::text(given))))

@@ -9,7 +9,7 @@ use std::{
 use drupe_agent::{
     Agent, AgentTool, Clock, Definition, HookAnswer, Hooks, LoopAgent, Model, ModelEvent, ModelFault,
     ModelProfile, ModelRequest, Price, Registered, RegistryBuilder, StopReason, Tool, ToolContext, ToolError,
-    ToolOutput,
+    ToolFuture, ToolOutput,
 };
 use drupe_extension_api::{
     AgentId, DefinitionLimits, FailureClass, Message, ToolAnnotations, ToolCallRequest, ToolName, ToolSpec,
@@ -153,7 +153,7 @@ impl Tool for Fake {
         "fake"
     }
 
-    fn call(&self, _: Box<RawValue>, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, _: Box<RawValue>, _: ToolContext) -> ToolFuture<'_> {
         Box::pin(async move {
             match &self.does {
                 Does::Says(text) => Ok(ToolOutput::text(*text)),

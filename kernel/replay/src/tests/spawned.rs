@@ -43,7 +43,7 @@ impl Tool for Door {
         "test"
     }
 
-    fn call(&self, _: Box<RawValue>, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, _: Box<RawValue>, _: ToolContext) -> ToolFuture<'_> {
         Box::pin(async move {
             match self.0.name.as_str() {
                 "waits" => self.1.notified().await,

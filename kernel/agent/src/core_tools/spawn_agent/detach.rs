@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use drupe_extension_api::{AgentId, ToolCallRequest, ToolSpec, ToolStatus};
-use futures_util::future::BoxFuture;
 use serde_json::{Value, json, value::RawValue};
 
 use super::Spawning;
@@ -13,7 +12,7 @@ use crate::{
     ids,
     registry::{Registered, RegistryBuilder},
     scope::DetachedTask,
-    tool::{Tool, ToolContext, ToolError, ToolOutput},
+    tool::{Tool, ToolContext, ToolError, ToolFuture, ToolOutput},
 };
 
 /// Has an agent work that outlives the turn, by the policy of the tool that it is.
@@ -70,7 +69,7 @@ impl Tool for Beginning {
         self.of.tool().origin()
     }
 
-    fn call(&self, _: Box<RawValue>, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, _: Box<RawValue>, context: ToolContext) -> ToolFuture<'_> {
         Box::pin(async move {
             let scope = &context.run.scope;
             let Some(detaches) = &scope.detaches else {

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 
 use drupe_extension_api::{EffectId, FailureClass, InvocationId, ToolSpec, control::ApprovalState};
 use drupe_limits::{QuotaLimits, Quotas};
-use futures_util::{FutureExt, future::BoxFuture};
+use futures_util::FutureExt;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
@@ -329,7 +329,7 @@ impl Tool for Acts {
         "fake"
     }
 
-    fn call(&self, _: Box<RawValue>, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, _: Box<RawValue>, _: ToolContext) -> ToolFuture<'_> {
         let act = self.1;
         Box::pin(async move {
             act();

@@ -19,7 +19,7 @@ use rustix::{
 };
 
 use crate::{
-    Enforcement, Profile, VERB,
+    Enforcement, Profile, VERB, clocks,
     own::NAME,
     spec::{MAX_SPEC, Report, Spec},
     terminal::Terminal,
@@ -183,15 +183,19 @@ impl Confined {
         let mut process = command.spawn()?;
         drop((theirs, self.passed));
         let mut reports = BufReader::new(own);
-        let enforcement = match read_start(&mut reports) {
-            Ok(enforcement) => enforcement,
+        let (enforcement, program) = match read_start(&mut reports) {
+            Ok(started) => started,
             Err(reason) => {
                 process.wait()?;
                 return Err(ConfineError::Refused(reason));
             }
         };
         let (stdin, stdout, stderr) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
-        Ok(Child { stdin, stdout, stderr, terminal, process, reports, enforcement })
+        let child = Child { stdin, stdout, stderr, terminal, process, program, reports, enforcement };
+        if self.spec.profile.limits.of_the_tree() {
+            clocks::watch(program, child.id())?;
+        }
+        Ok(child)
     }
 
     /// Runs it to its end with both output streams captured, at most `most` bytes of each: what is beyond is thrown
@@ -240,12 +244,14 @@ fn read_report(reports: &mut BufReader<UnixStream>) -> Option<Report> {
 }
 
 /// What is enforced, once the program runs; else why it does not.
-fn read_start(reports: &mut BufReader<UnixStream>) -> Result<Enforcement, String> {
+fn read_start(reports: &mut BufReader<UnixStream>) -> Result<(Enforcement, u32), String> {
     let mut enforced = None;
     loop {
         match (read_report(reports), enforced) {
             (Some(Report::Confined(enforcement)), _) => enforced = Some(enforcement),
-            (Some(Report::Started), Some(enforcement)) => return Ok(enforcement),
+            (Some(Report::Started { program }), Some(enforcement)) => {
+                return Ok((enforcement, program.unsigned_abs()));
+            }
             (Some(Report::Failed(reason)), _) => return Err(reason),
             _ => return Err("the confining process ended before it started the program".into()),
         }
@@ -298,6 +304,7 @@ pub struct Child {
     /// The other side of its terminal, if it has one.
     pub terminal: Option<Terminal>,
     process: std::process::Child,
+    program: u32,
     reports: BufReader<UnixStream>,
     enforcement: Enforcement,
 }
@@ -311,6 +318,11 @@ impl Child {
     /// The process id of the reaper that stands for it.
     pub fn id(&self) -> u32 {
         self.process.id()
+    }
+
+    /// The process id of the program.
+    pub fn program(&self) -> u32 {
+        self.program
     }
 
     /// A socket that can be read when it has ended or its reaper begins to end it, for waiting without a thread;

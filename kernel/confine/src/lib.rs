@@ -15,6 +15,7 @@
 //! users have them.
 
 mod child;
+mod clocks;
 mod profile;
 mod support;
 mod system;

@@ -128,8 +128,8 @@ pub struct Limits {
     /// Processes of the whole user, the ones outside included.
     pub processes: Option<u64>,
     /// Bytes of memory of all its processes together: what they have written or share without a file, swapped out or
-    /// not, and the tables for it. It is looked at four times a second while the program works, once a second else, and all
-    /// of them are killed for it: what is taken between two looks is seen late. It also refuses shared memory without a file, as `data` does.
+    /// not, and the tables for it. It is looked at four times a second while the program works, within a second else where it
+    /// has run or has started others, and all of them are killed for it: what is taken between two looks is seen late. It also refuses shared memory without a file, as `data` does.
     pub tree_memory: Option<u64>,
     /// Processes and threads, of all that it started and its own, looked at and enforced in the same way. Of users but root the
     /// system also refuses more than twice as many beside those that the user had when it was started.
@@ -142,6 +142,11 @@ impl Limits {
     /// Whether memory is bounded, so that what escapes a bound must be refused.
     pub(crate) fn memory(&self) -> bool {
         self.data.is_some() || self.tree_memory.is_some()
+    }
+
+    /// Whether all processes together are bounded, so that somebody must look at them.
+    pub(crate) fn of_the_tree(&self) -> bool {
+        self.tree_memory.is_some() || self.tree_tasks.is_some()
     }
 }
 

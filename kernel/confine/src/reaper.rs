@@ -25,7 +25,7 @@ use rustix::{
         set_parent_process_death_signal, setrlimit, setsid, wait,
     },
 };
-use signal_hook::consts::SIGCHLD;
+use signal_hook::consts::{SIGCHLD, SIGPROF};
 
 use crate::{
     inherit::{close_all_but, inherited, keep_on_exec},
@@ -47,6 +47,12 @@ const EXCEEDED: i32 = 125;
 
 /// How often it is looked what the whole tree uses while its program works. What is taken within this time is seen late.
 const LOOK: Duration = Duration::from_millis(250);
+
+/// How often it is looked while the program rests, but has started others.
+const SELDOM: Duration = Duration::from_secs(1);
+
+/// How much of a processor's time a program uses between two looks that works.
+const WORK: Duration = Duration::from_millis(10);
 
 /// Runs the `confined` verb. `args` are those after it: `--spec N`, the number of the inherited socket. Never
 /// returns; the process must have no other thread and must have done nothing else before.
@@ -95,7 +101,7 @@ fn run(spec: &Spec, socket: UnixStream, passed: Vec<OwnedFd>) -> i32 {
             return FAILED;
         }
     };
-    report(&socket, &Report::Started);
+    report(&socket, &Report::Started { program: program.as_raw_pid() });
     // While this process holds a copy, the other end would not see that the program closed its own.
     drop(passed);
     if let Ok(null) = fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
@@ -131,11 +137,12 @@ fn report(mut socket: &UnixStream, report: &Report) {
     }
 }
 
-/// A stream that becomes readable when a child changes its state.
+/// A stream that becomes readable when a child changes its state, or the program has worked.
 fn changes() -> io::Result<UnixStream> {
     let (read, write) = UnixStream::pair()?;
     read.set_nonblocking(true)?;
     write.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(SIGPROF, write.try_clone()?)?;
     signal_hook::low_level::pipe::register(SIGCHLD, write)?;
     Ok(read)
 }
@@ -210,9 +217,7 @@ fn supervise(
     deadline: Option<Instant>,
     limits: &Limits,
 ) -> Ended {
-    let bounded = limits.tree_memory.is_some() || limits.tree_tasks.is_some();
-    let mut look = bounded.then(Instant::now);
-    let mut watch = Watch::default();
+    let mut watch = limits.of_the_tree().then(|| Watch::new(program));
     loop {
         if let Some(status) = reap(program) {
             return Ended::Program(status);
@@ -221,23 +226,20 @@ fn supervise(
         if deadline.is_some_and(|deadline| deadline <= now) {
             return Ended::TimedOut;
         }
-        if look.is_some_and(|look| look <= now) {
-            if watch.must_look(program)
-                && let Some(what) = tree::excess(limits)
-            {
-                return Ended::Exceeded(what);
-            }
-            // From the end of this look: one at a tree that is large takes long.
-            look = Some(Instant::now() + LOOK);
+        if let Some(watch) = &mut watch
+            && watch.next.is_some_and(|next| next <= now)
+            && let Err(what) = watch.look(limits)
+        {
+            return Ended::Exceeded(what);
         }
-        let next = deadline.into_iter().chain(look).min();
+        let next = deadline.into_iter().chain(watch.as_ref().and_then(|watch| watch.next)).min();
         let left = next.map(|next| next.saturating_duration_since(Instant::now()));
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         let mut fds = [
             PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN | PollFlags::RDHUP),
             PollFd::from_borrowed_fd(changes.as_fd(), PollFlags::IN),
         ];
-        if poll(&mut fds, timeout.as_ref()).is_err() {
+        if poll(&mut fds, timeout.as_ref()).is_ok_and(|ready| ready == 0) {
             continue;
         }
         // The parent never writes after the spec: whatever happens on the socket is its end.
@@ -245,23 +247,62 @@ fn supervise(
             return Ended::Abandoned;
         }
         while matches!(io::Read::read(&mut &*changes, &mut [0; 64]), Ok(1..)) {}
+        watch.iter_mut().for_each(Watch::wake);
     }
 }
 
-/// When a look at the whole tree is worth its price. A program at rest takes nothing; what it started may, so that
-/// every fourth look is made all the same.
-#[derive(Default)]
+/// When a look at the whole tree is worth its price. A program that is alone and does not run takes nothing and starts
+/// nobody, so that nobody looks until it has run: a timer on its clock tells when it has worked, and the parent's
+/// [clocks](crate::clocks) whatever little it did. Both do so by a signal.
 struct Watch {
-    worked: Option<Duration>,
-    left_out: u8,
+    program: Pid,
+    timer: Option<libc::timer_t>,
+    used: Option<Duration>,
+    next: Option<Instant>,
+    /// The earliest that it is worth it: a look at a tree that is large takes long.
+    earliest: Instant,
 }
 
 impl Watch {
-    fn must_look(&mut self, program: Pid) -> bool {
-        let worked = tree::cpu_time(program.as_raw_pid().unsigned_abs());
-        let rests = worked.is_some() && worked == std::mem::replace(&mut self.worked, worked);
-        self.left_out = if rests && self.left_out < 3 { self.left_out + 1 } else { 0 };
-        self.left_out == 0
+    fn new(program: Pid) -> Self {
+        let (now, mut timer) = (Instant::now(), std::ptr::null_mut());
+        // SAFETY: all of it is plain numbers, for which zero is a value.
+        let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
+        (event.sigev_notify, event.sigev_signo) = (libc::SIGEV_SIGNAL, SIGPROF);
+        // SAFETY: both are valid while it is called.
+        let made = unsafe { libc::timer_create(tree::clock(program.as_raw_pid()), &mut event, &mut timer) };
+        Self { program, timer: (made == 0).then_some(timer), used: None, next: Some(now), earliest: now }
+    }
+
+    /// The program has run, or something else has changed.
+    fn wake(&mut self) {
+        self.next = Some(self.next.map_or(self.earliest, |next| next.min(self.earliest)));
+    }
+
+    /// Looks, and finds when to do so again. Which bound was broken.
+    fn look(&mut self, limits: &Limits) -> Result<(), String> {
+        // Before the look, so that what happens during it is seen by the next one.
+        let used = tree::cpu_time(self.program.as_raw_pid().unsigned_abs());
+        let before = std::mem::replace(&mut self.used, used);
+        let processes = tree::count(limits)?;
+        self.earliest = Instant::now() + LOOK;
+        let works = used.zip(before).is_none_or(|(used, before)| used.saturating_sub(before) >= WORK);
+        self.next = match processes {
+            _ if works || !self.set(WORK) => Some(self.earliest),
+            1 => None,
+            _ => Some(Instant::now() + SELDOM),
+        };
+        Ok(())
+    }
+
+    /// Has the timer ring once the program has run for so long from now on; false where there is none.
+    fn set(&self, after: Duration) -> bool {
+        let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let value = libc::timespec { tv_nsec: i64::from(after.subsec_nanos()), ..zero };
+        let setting = libc::itimerspec { it_interval: zero, it_value: value };
+        // SAFETY: the timer is this process's own, and is never deleted.
+        let set = |timer| unsafe { libc::timer_settime(timer, 0, &setting, std::ptr::null_mut()) };
+        self.timer.is_some_and(|timer| set(timer) == 0)
     }
 }
 
@@ -341,7 +382,7 @@ mod tests {
 
     /// Takes every child of its process, so that it has one of its own.
     #[test]
-    #[ignore = "the test below runs it"]
+    #[ignore = "a test below runs it"]
     fn alone() {
         let children: Vec<_> =
             (0..50).map(|_| Command::new("true").spawn().expect("it exists").id() as i32).collect();
@@ -352,12 +393,41 @@ mod tests {
         assert_eq!((bury(), bury()), (50, 0));
     }
 
+    /// Hears signals of its process, so that it has one of its own.
     #[test]
-    fn a_round_buries_all_that_have_died() {
+    #[ignore = "a test below runs it"]
+    fn rung() {
+        let changes = changes().expect("a pair");
+        let heard = |seconds| {
+            let mut fds = [PollFd::new(&changes, PollFlags::IN)];
+            poll(&mut fds, Some(&Timespec { tv_sec: seconds, tv_nsec: 0 })).map_or(true, |ready| ready > 0)
+        };
+        let script = "read line; while :; do :; done";
+        let busy = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn();
+        let mut busy = busy.expect("it exists");
+        let watch = Watch::new(Pid::from_raw(busy.id() as i32).expect("a process"));
+        // What it needs to begin is less.
+        assert!(watch.set(Duration::from_millis(200)) && !heard(1));
+        busy.stdin.take().expect("a pipe").write_all(b"\n").expect("it reads");
+        assert!(heard(20), "it works, and nobody is told");
+        busy.kill().and_then(|()| busy.wait()).expect("it runs");
+    }
+
+    fn by_itself(test: &str) {
         let this = std::env::current_exe().expect("a test has a file");
-        let run = Command::new(this).args(["--exact", "reaper::tests::alone", "--ignored"]).output();
+        let run = Command::new(this).args(["--exact", test, "--ignored"]).output();
         let run = run.expect("it starts");
         let said = String::from_utf8_lossy(&run.stdout);
         assert!(run.status.success() && said.contains("1 passed"), "{said}");
+    }
+
+    #[test]
+    fn a_round_buries_all_that_have_died() {
+        by_itself("reaper::tests::alone");
+    }
+
+    #[test]
+    fn a_program_that_works_is_noticed_by_its_clock() {
+        by_itself("reaper::tests::rung");
     }
 }

@@ -32,7 +32,9 @@ pub struct Spec {
 pub enum Report {
     /// The restrictions are in place; the program's file is executed next.
     Confined(Enforcement),
-    Started,
+    Started {
+        program: i32,
+    },
     /// It could not be started.
     Failed(String),
     /// It did not end in time.

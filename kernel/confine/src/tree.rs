@@ -10,9 +10,6 @@ use rustix::process::{Pid, Signal, getpid, getuid, kill_process};
 
 use crate::Limits;
 
-/// Ticks per second in `/proc`, the same on every machine that Linux runs on.
-const TICKS: u64 = 100;
-
 /// How often it is looked for more to stop. Each round finds what was started during the one before.
 const ROUNDS: usize = 64;
 
@@ -23,27 +20,28 @@ pub fn children() -> Option<Vec<Pid>> {
     Some(found.into_iter().filter_map(Pid::from_raw).collect())
 }
 
-/// Which bound all descendants of this process together are beyond, as the end of a sentence. What cannot be read, since
-/// it has just ended, is not counted.
-pub fn excess(limits: &Limits) -> Option<String> {
+/// Which bound all descendants of this process together are beyond, as the end of a sentence, and how many they are where they are
+/// beyond none. What cannot be read, since it has just ended, is not counted.
+pub fn count(limits: &Limits) -> Result<usize, String> {
     let most_tasks = limits.tree_tasks.unwrap_or(u64::MAX);
     let most_memory = limits.tree_memory.unwrap_or(u64::MAX);
     let own = getpid().as_raw_pid();
-    let (mut left, mut tasks, mut memory) = (descend(own, 1), 0, 0);
+    let (mut left, mut processes, mut tasks, mut memory) = (descend(own, 1), 0, 0, 0);
     while let Some(process) = left.pop() {
         let Ok(status) = fs::read_to_string(format!("/proc/{process}/status")) else { continue };
         let threads = field(&status, "Threads:");
+        processes += 1;
         tasks += threads.max(1);
         memory += held(&status);
         if tasks > most_tasks {
-            return Some(format!("had more than {most_tasks} processes and threads"));
+            return Err(format!("had more than {most_tasks} processes and threads"));
         }
         if memory > most_memory {
-            return Some(format!("held more than {} MiB of memory together", most_memory >> 20));
+            return Err(format!("held more than {} MiB of memory together", most_memory >> 20));
         }
         left.extend(descend(process, threads));
     }
-    None
+    Ok(processes)
 }
 
 /// Stops all descendants of this process, parents before children: who is stopped neither starts others nor buries those
@@ -84,15 +82,15 @@ pub fn tasks_of_user() -> u64 {
 
 /// CPU time of a process with all its threads, in user and system mode.
 pub fn cpu_time(process: u32) -> Option<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    ticks(&stat).map(|ticks| Duration::from_millis(ticks * 1000 / TICKS))
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time is valid while it is called.
+    let read = unsafe { libc::clock_gettime(clock(i32::try_from(process).ok()?), &mut time) };
+    (read == 0).then(|| Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32))
 }
 
-fn ticks(stat: &str) -> Option<u64> {
-    // The name in parentheses may hold anything; times are the 14th and 15th field, the state after it is the third.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    let (user, system) = (fields.next()?.parse::<u64>().ok()?, fields.next()?.parse::<u64>().ok()?);
-    user.checked_add(system)
+/// The number of the clock that runs while a process does, as the C library makes it (`clock_getcpuclockid`).
+pub fn clock(process: i32) -> libc::clockid_t {
+    (!process << 3) | 2
 }
 
 /// Bytes that a process holds and that the system could not take back: what it has written, or shares without a file,
@@ -170,10 +168,16 @@ mod tests {
     }
 
     #[test]
-    fn cpu_time_is_user_and_system_time_whatever_the_name_holds() {
-        let stat = "7 (a) R (b) S 1 7 7 0 -1 4194560 100 0 0 0 12 30 5 6 20 0 1 0 100 2 3";
-        assert_eq!(ticks(stat), Some(42));
-        assert_eq!(ticks("7 (a) S 1"), None);
+    fn cpu_time_grows_while_a_process_runs_and_is_none_once_it_is_gone() {
+        let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("it exists");
+        let end = std::time::Instant::now() + Duration::from_secs(20);
+        while cpu_time(busy.id()).expect("it runs") < Duration::from_millis(20) {
+            assert!(std::time::Instant::now() < end, "its clock stands still");
+            std::thread::yield_now();
+        }
+        busy.kill().expect("it runs");
+        busy.wait().expect("it was killed");
+        assert_eq!(cpu_time(busy.id()), None);
     }
 
     #[test]

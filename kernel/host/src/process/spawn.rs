@@ -1,7 +1,6 @@
 //! The operating system's side of a process: its start, its end, what it has used.
 
 use std::{
-    fs,
     os::{
         fd::{OwnedFd, RawFd},
         unix::net::UnixStream,
@@ -53,7 +52,7 @@ impl Running {
         }
         let started = tokio::task::spawn_blocking(move || {
             let child = confined.spawn()?;
-            let program = only_child(child.id());
+            let program = Some(child.program());
             Ok(Self { child: Some(child), program, passed })
         });
         match started.await {
@@ -124,10 +123,4 @@ fn told(stopped: Stopped) -> Option<String> {
         // It has no deadline.
         Stopped::TimedOut => None,
     }
-}
-
-/// The one process that a reaper has started; none where the system keeps no list.
-fn only_child(reaper: u32) -> Option<u32> {
-    let list = fs::read_to_string(format!("/proc/{reaper}/task/{reaper}/children")).ok()?;
-    list.split_whitespace().next()?.parse().ok()
 }

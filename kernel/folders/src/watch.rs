@@ -19,6 +19,7 @@ use std::{
 mod events;
 mod names;
 mod pending;
+mod places;
 mod polling;
 mod trees;
 
@@ -115,7 +116,7 @@ enum Source {
 impl Source {
     fn start(wanted: &Arc<Wanted>, shared: &Arc<Shared>) -> Self {
         match Events::start(wanted, shared) {
-            Ok(events) => Self::Events(events, Names::start(Arc::clone(wanted))),
+            Ok(events) => Self::Events(events, Names::start(wanted, shared)),
             Err(error) => Self::fall_back(&error, wanted, polling::INTERVAL),
         }
     }
@@ -132,7 +133,7 @@ impl Source {
     /// When to look at what the system does not report.
     fn tick(&self, shared: &Shared) -> Option<Duration> {
         match self {
-            Self::Events(..) => Some(names::INTERVAL),
+            Self::Events(_, names) => Some(names.interval()),
             Self::Polling(polling) => Some(polling.interval(shared.is_waiting())),
         }
     }

@@ -1,25 +1,32 @@
-//! What is looked at time and again beside the watches: single files, and whether the roots are where they were.
+//! What is looked at beside the watches: single files, and whether the roots are where they were.
 //!
-//! To be told of a name the folder that it is in must be watched, and the system then tells of all that happens there.
-//! The configuration lies beside the journal, which is written all the time: a look at a handful of names twice a second
-//! costs less than a word about each of those writes.
+//! The system tells when that is worth it ([`places`](super::places)); where it does not, it is done twice a second.
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Wanted, events::Events, pending::Shared, polling};
+use super::{Wanted, events::Events, pending::Shared, places::Places, polling};
 
 /// Soon enough for a person who has saved a file.
-pub(super) const INTERVAL: Duration = Duration::from_millis(500);
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Where the system tells of all but of what is mounted over something.
+const SELDOM: Duration = Duration::from_secs(60);
 
 pub(super) struct Names {
     wanted: Arc<Wanted>,
     files: Vec<u64>,
+    places: Option<Places>,
 }
 
 impl Names {
-    pub(super) fn start(wanted: Arc<Wanted>) -> Self {
-        let files = polling::files_now(&wanted);
-        Self { wanted, files }
+    pub(super) fn start(wanted: &Arc<Wanted>, shared: &Arc<Shared>) -> Self {
+        let files = polling::files_now(wanted);
+        // Without a thread, or a number to end it by, nobody tells.
+        Self { wanted: Arc::clone(wanted), files, places: Places::watch(wanted, shared).ok() }
+    }
+
+    pub(super) fn interval(&self) -> Duration {
+        if self.places.as_ref().is_some_and(Places::are_told) { SELDOM } else { INTERVAL }
     }
 
     pub(super) fn look(&mut self, events: &Events, shared: &Shared) {

@@ -28,6 +28,7 @@ pub(super) struct Pending {
     /// All watches are to be made anew.
     pub rebuild: bool,
     since: Option<(Instant, Instant)>,
+    asked: bool,
     ended: bool,
 }
 
@@ -81,6 +82,12 @@ impl Shared {
         }
     }
 
+    /// It is time to look, whatever the tick says.
+    pub(super) fn ask(&self) {
+        self.lock().asked = true;
+        self.wake.notify_all();
+    }
+
     pub(super) fn end(&self) {
         self.lock().ended = true;
         self.wake.notify_all();
@@ -100,6 +107,7 @@ impl Shared {
             let tick = tick.map(|tick| tick.saturating_duration_since(now));
             match (due, tick) {
                 _ if pending.ended => return Woken::Ended,
+                _ if mem::take(&mut pending.asked) => return Woken::Tick,
                 (Some(Duration::ZERO), _) => return Woken::Due(mem::take(&mut pending)),
                 (_, Some(Duration::ZERO)) => return Woken::Tick,
                 (None, None) => pending = self.wake.wait(pending).unwrap_or_else(PoisonError::into_inner),

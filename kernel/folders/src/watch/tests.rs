@@ -176,6 +176,8 @@ fn a_file_is_told_when_it_is_made_written_replaced_and_removed_and_its_neighbour
 fn a_file_that_is_a_link_is_told_when_what_it_leads_to_changes() {
     for start in BOTH {
         let place = Place::new(start, |home| {
+            // Were it missing, all names in the home would be told.
+            fs::create_dir(home.join("extensions")).expect("a folder");
             for folder in ["v1", "v2"] {
                 fs::create_dir(home.join(folder)).expect("a folder");
                 fs::write(home.join(folder).join("real.yaml"), "x").expect("a file");
@@ -190,6 +192,20 @@ fn a_file_that_is_a_link_is_told_when_what_it_leads_to_changes() {
         assert_eq!(place.next(), file);
         place.write("v2/real.yaml");
         assert_eq!(place.next(), file);
+    }
+}
+
+#[test]
+fn single_files_are_seldom_looked_at_where_the_system_tells_of_them() {
+    let home = tempfile::tempdir().expect("a folder");
+    let told = places::tells_of_all(home.path()).expect("a file system");
+    for (path, told) in [(home.path().join("a/b"), told), ("/proc/self/status".into(), false)] {
+        let wanted = Arc::new(Wanted { roots: Vec::new(), files: vec![path] });
+        let shared = Arc::<Shared>::default();
+        let names = Names::start(&wanted, &shared);
+        // It asks for a look once it is known.
+        assert!(matches!(shared.wait(Some(PATIENCE)), Woken::Tick));
+        assert_eq!(names.interval() > PATIENCE, told, "{wanted:?}");
     }
 }
 

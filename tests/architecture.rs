@@ -273,7 +273,6 @@ const KERNEL: &[&str] = &[
     "draft",
     "forecast",
     "extension",
-    "idle",
     "supervision",
     "life",
     "base",

@@ -40,5 +40,4 @@ pub use drupe_models::{Figure, FigureOrigin, ListedModel, Lists, Models, Target}
 pub use drupe_wiring::{kept_id, models};
 
 pub mod forecast;
-mod idle;
 mod settings;

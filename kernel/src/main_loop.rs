@@ -29,13 +29,15 @@ use crate::{
     base::{Base, Start},
     boot, control,
     extension::{Record, change, generations, recovery},
-    idle,
     kernel::Kernel,
     opening::{self, Begun, CONFIG, FAILED, Failure, JOURNAL, Pulse},
 };
 
-/// How often the supervisor's copy of the status is brought up to date; it is shown only while no kernel serves.
+/// How often at most the supervisor's copy of the status is brought up to date; it is shown only while no kernel serves.
 const STATUS: Duration = Duration::from_secs(5);
+
+/// How long that waits for something to happen. What happens without a write to the journal and a change of the tools is seen then.
+const UNEVENTFUL: Duration = Duration::from_secs(60);
 
 /// How often a proof that the journal writes changes a row, which takes the disk. The others only take the way to it: a
 /// machine at rest lets its disk sleep.
@@ -254,7 +256,6 @@ async fn serve(
     tracing::info!(generation = kernel.base.start.generation, "ready");
     kernel.life.keep_up("status", kernel, tell_status);
     kernel.life.keep_up("proofs", kernel, prove);
-    kernel.life.keep_up("idle", &Arc::new(kernel.life.clone()), idle::watch);
     kernel.life.keep_up("retention", kernel, let_go);
     kernel.life.keep_up("inbox", kernel, let_go_of_files);
     kernel.life.tasks.spawn(look_at_all(Arc::clone(kernel)));
@@ -415,9 +416,10 @@ async fn look_at_all(kernel: Arc<Kernel>) {
 }
 
 /// Tells the supervisor of what `status` shows what it tells while no kernel serves, when it has changed, until the kernel
-/// closes. No more is looked up than that: an idle kernel does little else.
+/// closes.
 async fn tell_status(kernel: Arc<Kernel>) {
     let mut told = None;
+    let mut wired = kernel.roster.wired.changes();
     loop {
         if let Ok(Counts { sessions, queued_turns, .. }) = kernel.store.counts().await {
             let now = (sessions, queued_turns, kernel.roster.extensions.read(Record::status));
@@ -427,9 +429,17 @@ async fn tell_status(kernel: Arc<Kernel>) {
                 told = Some(now);
             }
         }
-        tokio::select! {
-            () = tokio::time::sleep(STATUS) => {}
-            () = kernel.life.closing.cancelled() => return,
+        let next = async {
+            tokio::select! {
+                () = kernel.store.until_written() => {}
+                _ = wired.changed() => {}
+                () = tokio::time::sleep(UNEVENTFUL) => {}
+            }
+            // What is being written is there by then.
+            tokio::time::sleep(STATUS).await;
+        };
+        if kernel.life.closing.run_until_cancelled(next).await.is_none() {
+            return;
         }
     }
 }

@@ -13,10 +13,14 @@ use drupe_extension_api::{Fault, FaultCode};
 use drupe_gate::beginning;
 use drupe_journal::{Opening, Stage, Store, StoreError};
 use drupe_link::{Down, Home, KernelLink, LinkError, Up, Verdicts};
+use drupe_memory::Rest;
 use drupe_policy::CallPolicy;
 use drupe_surface::{ends::Ends, grants::Grants, latencies::Latencies};
 use drupe_wiring as wiring;
-use tokio::{sync::mpsc, time::Interval};
+use tokio::{
+    sync::{Notify, mpsc},
+    task::JoinSet,
+};
 
 use crate::schedules::Schedules;
 use crate::{
@@ -43,8 +47,9 @@ pub const JOURNAL: u8 = 74;
 /// `sysexits`: the journal cannot be used as its disk is now. A supervisor tries again, for as long as it takes.
 pub const LATER: u8 = 75;
 
-/// How often the supervisor hears that the runtime still turns.
-const BEAT: Duration = Duration::from_secs(1);
+/// How often the supervisor hears that the runtime still turns: five times in what it bears, so that a runtime which hangs is found
+/// as soon as with more of them, and a kernel at rest wakes seldom.
+const BEAT: Duration = Duration::from_secs(2);
 
 /// An extension that has a thread of the runtime for this long, within one poll, holds up the beat. It is ended once the
 /// beat was missing for as long as the supervisor bears it.
@@ -74,32 +79,41 @@ impl From<Fault> for Failure {
     }
 }
 
-/// The beat: tells the supervisor each second that the runtime still turns.
+/// The beat: tells the supervisor that the runtime still turns.
 pub struct Pulse {
     link: Arc<KernelLink>,
     life: Life,
-    interval: Interval,
+    /// A worker of the runtime had its turn, by the runtime's clock.
+    turned: Arc<Notify>,
+    _worker: JoinSet<()>,
 }
 
 impl Pulse {
     pub fn new(link: Arc<KernelLink>) -> Self {
-        let mut interval = tokio::time::interval(BEAT);
-        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        Self { link, life: Life::default(), interval }
+        let (turned, mut worker) = (Arc::<Notify>::default(), JoinSet::new());
+        let turns = Arc::clone(&turned);
+        worker.spawn(async move {
+            let mut rest = Rest::begin();
+            loop {
+                turns.notify_one();
+                tokio::time::sleep(BEAT).await;
+                // A kernel at rest holds little: what only its start, or a spell of work, needed goes.
+                rest.look();
+            }
+        });
+        Self { link, life: Life::default(), turned, _worker: worker }
     }
 
-    /// Waits until it is time, and beats: through a worker and back, so that a runtime that no longer turns is seen. One
+    /// Waits until it is time, and beats: from a worker to here, so that a runtime that no longer turns is seen. One
     /// thread that an extension does not give back is enough: its work and whatever else is queued there is stuck.
     pub async fn beat(&mut self) {
-        self.interval.tick().await;
+        self.turned.notified().await;
         let stuck = drupe_blame::overdue(STUCK);
         if let Some(running) = stuck.first() {
             tracing::error!(extension = %running.extension, operation = running.operation.name(), "does not give its thread back");
             return;
         }
-        if self.life.tasks.spawn(std::future::ready(())).await.is_ok() {
-            self.tell(&Up::Beat);
-        }
+        self.tell(&Up::Beat);
     }
 
     /// Says the last thing: this waits where the link is full.

@@ -20,6 +20,7 @@ use drupe_memory::Rest;
 use tokio::{
     net::{UnixStream, unix::OwnedWriteHalf},
     runtime::{Builder, Handle},
+    sync::Notify,
 };
 
 use self::{host_table::Link, running::Running};
@@ -102,10 +103,12 @@ async fn serve(library: PathBuf, mut inbox: Inbox, writing: OwnedWriteHalf, runt
     let link = Arc::new(Link::new(Outbox::new(writing)));
     let writer = Arc::clone(&link);
     Handle::current().spawn(async move { writer.outbox.run().await });
-    Handle::current().spawn(rest());
+    let heard = Arc::new(Notify::new());
+    Handle::current().spawn(rest(Arc::clone(&heard)));
     let mut running: Option<Running> = None;
     // An error is the end of the kernel, or of its patience: there is nobody to tell.
     while let Ok(frame) = inbox.next().await {
+        heard.notify_one();
         match (frame, &running) {
             (Some(Frame::Open { id, about }), None) => {
                 link.set_about(about);
@@ -133,12 +136,15 @@ async fn serve(library: PathBuf, mut inbox: Inbox, writing: OwnedWriteHalf, runt
     }
 }
 
-/// Gives back what only a spell of work needed. It goes on while the process lives.
-async fn rest() {
+/// Gives back what only a spell of work needed. It goes on while the process lives. Once that rests it waits for the next frame:
+/// if for nothing else, one comes to ask how the extension is.
+async fn rest(heard: Arc<Notify>) {
     let mut rest = Rest::begin();
     loop {
         tokio::time::sleep(Rest::LOOK).await;
-        rest.look();
+        if rest.look() {
+            heard.notified().await;
+        }
     }
 }
 

@@ -13,10 +13,10 @@ const WORK: Duration = Duration::from_millis(20);
 /// The least for which it is worth it after [`LONG`]: what runs now and then touches code that lies far apart.
 const LITTLE_WORK: Duration = Duration::from_millis(1);
 
-/// Looks after which little work is worth it.
+/// Looks after which little work is worth it. A process at rest looks seldom, so that it seldom brings back what it needs for that.
 const LONG: u32 = 60;
 
-/// Gives memory back after the start of this process, after each spell of work, and once a minute where it did anything.
+/// Gives memory back after the start of this process, after each spell of work, and now and then where it did anything.
 #[derive(Debug)]
 pub struct Rest {
     /// What it had used when it gave back; none before the first time, when all of its start is to be given back.
@@ -27,7 +27,7 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// Time between two looks.
+    /// Time from work to a look.
     pub const LOOK: Duration = Duration::from_secs(1);
 
     /// A process that has begun to work and gave nothing back so far. From now on what it needs of large blocks goes as
@@ -37,17 +37,20 @@ impl Rest {
         Self { given_back: None, looks: 0, last: used() }
     }
 
-    /// Gives back where the process has rested since the last look, and worked before that.
-    pub fn look(&mut self) {
+    /// Gives back where the process has rested since the last look, and worked before that. Whether it has rested: then the next
+    /// look is worth it once it has done something.
+    pub fn look(&mut self) -> bool {
         let now = used();
         self.looks = self.looks.saturating_add(1);
         let least = if self.looks >= LONG { LITTLE_WORK } else { WORK };
         let is_worth_it = self.given_back.is_none_or(|before| now - before >= least);
-        if now - self.last <= REST && is_worth_it {
+        let rests = now - self.last <= REST;
+        if rests && is_worth_it {
             crate::give_back();
             (self.given_back, self.looks) = (Some(used()), 0);
         }
         self.last = used();
+        rests
     }
 }
 

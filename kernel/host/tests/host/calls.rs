@@ -121,3 +121,32 @@ async fn cpu_time_is_that_of_the_extension() {
     assert_eq!(fault.unwrap_err().code, FaultCode::Crashed);
     assert_eq!(instance.cpu_time(), None);
 }
+
+/// How often the threads of a process have slept and were woken.
+fn wakes(process: u32) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten();
+    let of = |status: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|number| number.trim().parse::<u64>().ok())
+    };
+    threads.filter_map(|thread| of(&std::fs::read_to_string(thread.path().join("status")).ok()?)).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_process_of_an_extension_that_rests_sleeps_and_does_so_again_after_a_call() {
+    let instance = initialized("faulty", &Kernel::default()).await;
+    let process = instance.process().unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    for _ in 0..2 {
+        tool(&instance, "faulty_echo", json!({})).await.unwrap();
+        loop {
+            let before = wakes(process);
+            // Longer than any look that would be made time and again.
+            tokio::time::sleep(Duration::from_millis(2_500)).await;
+            if wakes(process) == before {
+                break;
+            }
+            assert!(Instant::now() < end, "it wakes time and again");
+        }
+    }
+}

@@ -12,6 +12,11 @@ use crate::supervise::{control::Lost, output::Output, state::Event};
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// How much sooner it is looked where the supervisor is awake anyway, and how much later so that it is: a beat of the kernel comes with
+/// every other look, some milliseconds late.
+const SOONER: Duration = Duration::from_millis(300);
+const LATER: Duration = Duration::from_millis(20);
+
 /// Why a kernel is asked to make room for one that has the new listener.
 pub const RESTART: &str = "clients did not find the control socket, and there is a new one";
 
@@ -32,7 +37,7 @@ impl Reach {
     }
 
     pub fn deadline(&self) -> Instant {
-        self.next
+        self.next + LATER
     }
 
     /// Whether the kernel cannot be reached, through no fault of its own.
@@ -56,7 +61,7 @@ impl Driver {
 
     /// Looks, when it is time, and mends what can be mended.
     pub(super) fn look_after_reach(&mut self, now: Instant, output: &mut Output) {
-        if now < self.reach.next || self.reach.homeless {
+        if now + SOONER < self.reach.next || self.reach.homeless {
             return;
         }
         self.reach.next = now + INTERVAL;

@@ -9,6 +9,7 @@ mod connection;
 mod daemon;
 mod door;
 mod floor;
+mod idle;
 mod load;
 mod model;
 mod peer;
@@ -31,6 +32,7 @@ fn main() -> Result<()> {
         Some(floor::ROLE) => floor::main(&arguments[1..]),
         Some(peer::ROLE) => peer::main(&arguments[1..]),
         Some(soak::ROLE) => soak::main(&arguments[1..]),
+        Some(idle::ROLE) => idle::main(&arguments[1..]),
         _ => {
             let as_built = arguments.iter().any(|argument| argument == AS_BUILT);
             let wanted: Vec<String> = arguments.into_iter().filter(|argument| argument != AS_BUILT).collect();

@@ -167,13 +167,14 @@ fn milliseconds(ticks: u64) -> f64 {
     ticks as f64 * 1e3 / rustix::param::clock_ticks_per_second() as f64
 }
 
-struct Stat {
-    parent: u32,
+/// What the system keeps of a process.
+pub struct Stat {
+    pub parent: u32,
     ticks: u64,
 }
 
 impl Stat {
-    fn of(pid: u32) -> Option<Self> {
+    pub fn of(pid: u32) -> Option<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 

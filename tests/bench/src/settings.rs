@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
 };
 
@@ -35,6 +36,9 @@ pub struct Settings {
 /// Which shipped extensions are on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shipped {
+    /// All of them, those as well that are off by default. Nobody listens where their services are.
+    Everything,
+    /// Those that are on by default.
     All,
     Kv,
     None,
@@ -85,21 +89,39 @@ impl Settings {
             config["orchestrator"]["uses_tools"] = json!(tools);
         }
         let on = |id: &str| match self.shipped {
-            Shipped::All => true,
+            Shipped::Everything | Shipped::All => true,
             Shipped::Kv => id == "kv",
             Shipped::None => false,
         };
         let off = shipped()?.into_iter().filter(|id| !on(id)).map(|id| (id, json!({"enabled": false})));
         config["extensions"] = Value::Object(off.collect());
-        if self.shipped == Shipped::All {
+        if on("http") {
             // Several daemons are measured side by side.
             config["extensions"]["http"] = json!({"address": "127.0.0.1:0"});
+        }
+        if self.shipped == Shipped::Everything {
+            let nobody = format!("http://{}", nobody()?);
+            for id in shipped()? {
+                config["extensions"][&id]["enabled"] = json!(true);
+                if let Some((_, key)) = SERVICES.iter().find(|(of, _)| *of == id) {
+                    config["extensions"][&id][key] = json!(nobody);
+                }
+            }
         }
         for (id, said) in &self.extensions {
             config["extensions"][id] = said.clone();
         }
         Ok(config)
     }
+}
+
+/// Extensions with a service elsewhere, and the key of its address.
+const SERVICES: &[(&str, &str)] =
+    &[("telegram", "api"), ("slack", "api"), ("otel", "endpoint"), ("notify", "server")];
+
+/// A host and port at which nobody listens.
+fn nobody() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
 /// More than any measurement uses.
@@ -132,5 +154,10 @@ mod tests {
         assert_eq!(kv["orchestrator"]["uses_tools"], json!(["kv/kv_get"]));
         assert_eq!(config(Shipped::All, None)["extensions"], json!({"http": {"address": "127.0.0.1:0"}}));
         assert_eq!(config(Shipped::None, None)["extensions"]["kv"]["enabled"], false);
+        let everything = config(Shipped::Everything, None);
+        assert_eq!(everything["extensions"]["kv"], json!({"enabled": true}));
+        assert_eq!(everything["extensions"]["http"], json!({"address": "127.0.0.1:0", "enabled": true}));
+        let api = everything["extensions"]["telegram"]["api"].as_str().expect("an address");
+        assert!(api.starts_with("http://127.0.0.1:"), "{api}");
     }
 }

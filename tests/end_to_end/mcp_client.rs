@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     harness::{
-        DRUPE, Daemon,
+        DRUPE, Daemon, PATIENCE,
         model_server::{ModelServer, offered},
         unique, until,
     },
@@ -351,7 +351,8 @@ fn skills_of_a_server_that_is_not_ours_are_told_and_loaded_and_wait_once_they_ch
     let model = ModelServer::obedient();
     let server = json!({"command": fastmcp.join("bin/python"), "args": ["-c", FASTMCP, "skills"], "workspace": true,
         "env": {"PYTHONDONTWRITEBYTECODE": "1", "FASTMCP_CHECK_FOR_UPDATES": "off"}});
-    let extension = json!({"enabled": true, "servers": {"docs": server}});
+    // It reads hundreds of files of Python before it says anything, on a machine that other tests keep busy.
+    let extension = json!({"enabled": true, "start_s": 4 * PATIENCE.as_secs(), "servers": {"docs": server}});
     let window = "  profiles: {local/test: {context_window: 100000}}\n";
     let mut daemon = Daemon::home(&format!("{}{window}extensions: {{mcp: {extension}}}\n", model.config()));
     daemon.variable("MCP_PROGRAM_FOLDER", &text(&fastmcp));
@@ -369,13 +370,21 @@ fn skills_of_a_server_that_is_not_ours_are_told_and_loaded_and_wait_once_they_ch
         daemon.client().ask("extensions.ask", json!({"id": "mcp", "ask": ask, "params": params}))
     };
     let skills = || asks("servers", json!({})).expect("it tells")["servers"][0].clone();
-    let listed =
-        until("they are listed", || (skills()["skills"]["skills"][0]["offered"] == true).then_some(()));
+    let offered = || skills()["skills"]["skills"][0]["offered"] == true;
+    // For as long as its start may take, and no longer where that has failed.
+    let starts = || skills()["state"] == "starting" && !offered();
+    while starts() && until("it is listed", || (!starts()).then_some(())).is_none() {}
+    let listed = until("they are listed", || offered().then_some(()));
     listed.unwrap_or_else(|| panic!("{}\n{}", skills(), daemon.log()));
     assert_eq!(skills()["revision"], "2026-07-28");
     let tool = "docs__load_skill";
     until("they are offered", || daemon.offers(tool).then_some(())).expect("a tool");
-    let load = |params: Value| daemon.turn(&unique(), &format!("{tool} {params}"))["content"].to_string();
+    // Each conversation has a program of its own, which looks at its folders when it begins.
+    let session = |name: &'static str| {
+        let daemon = &daemon;
+        move |params: Value| daemon.turn(name, &format!("{tool} {params}"))["content"].to_string()
+    };
+    let load = session("before");
     let given = load(json!({"name": "refunds"}));
     assert!(
         given.contains("The skill `refunds` of the MCP server `docs`") && given.contains("Ask first."),
@@ -391,7 +400,7 @@ fn skills_of_a_server_that_is_not_ours_are_told_and_loaded_and_wait_once_they_ch
     let missing = load(json!({"name": "skill://none/SKILL.md"}));
     assert!(missing.contains("answers with the error -32602"), "{missing}");
     daemon.write(own, &format!("{head}Never ask.\n"));
-    // FastMCP looks at its folders when it begins, as it does for each conversation.
+    let load = session("after");
     let refused = load(json!({"name": "refunds"}));
     assert!(refused.contains("is another one than before") && !refused.contains("Never ask."), "{refused}");
     let shown = daemon.drupe(&["mcp", "servers"]);

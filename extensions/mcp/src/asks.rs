@@ -285,6 +285,10 @@ async fn refresh(servers: &Arc<Servers>, name: &str) -> Result<Value, Fault> {
     {
         let mut state = servers.pins.state();
         state.refused.retain(|refused, _| !refused.starts_with(&names::prefix(name)));
+        // It may be a newer one by now, which speaks the newer revision as well.
+        if let Some(known) = state.servers.get_mut(name) {
+            known.initialize = false;
+        }
     }
     servers.refresh(name).await?;
     servers.announce().await;

@@ -20,6 +20,7 @@ use crate::asking::Asking;
 
 /// Our side of a connection. That a server gets no work of a model is the library's default: whoever pays for it could not see
 /// what it is for.
+#[derive(Clone)]
 pub struct McpClient {
     /// What the operator calls the server.
     pub name: String,

@@ -1,7 +1,8 @@
 //! A connection with one server, by either revision of the protocol and either transport.
 //!
 //! The newer revision is tried first, with its probe. What does not answer that as the library expects (it ends, it answers what
-//! is no answer) is begun again from nothing with `initialize`; which of the two a server wants is remembered.
+//! is no answer, it is a program and says nothing) is begun again from nothing with `initialize`; which of the two a server wants is
+//! remembered.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,8 +10,8 @@ use drupe_extension_api::prelude::*;
 use reqwest::redirect;
 use rmcp::{
     RoleClient,
-    model::{PaginatedRequestParams, ProtocolVersion},
-    service::{ClientInitializeError, ClientLifecycleMode, ClientServiceExt, RunningService, ServiceError},
+    model::PaginatedRequestParams,
+    service::{ClientInitializeError, RunningService, ServiceError},
     transport::{
         StreamableHttpClientTransport,
         async_rw::AsyncRwTransport,
@@ -21,6 +22,7 @@ use url::Url;
 
 use crate::{
     asking::Asking,
+    begin::{Way, begin},
     client::McpClient,
     config::{McpSettings, ServerSettings},
     definition::{self, NotOffered, ToolText, shown},
@@ -52,13 +54,6 @@ pub struct Connection {
     pub asking: Arc<Asking>,
     /// By which entries skills were loaded.
     pub held: HeldSkills,
-}
-
-/// How a server is begun with.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Probe,
-    Initialize,
 }
 
 /// Connects with a server, within its time.
@@ -102,7 +97,13 @@ pub async fn connect(
                 settings.start().as_secs(),
                 tail.told()
             );
-            return Err(Fault::new(FaultCode::Timeout, message));
+            let fault = Fault::new(FaultCode::Timeout, message);
+            // Programs of older revisions need not answer what they do not know; who serves HTTP and says nothing is away.
+            if way == Way::Probe && !initialize && server.url.is_none() {
+                failed = Some(fault);
+                continue;
+            }
+            return Err(fault);
         };
         match begun {
             Ok((service, running)) => {
@@ -149,24 +150,10 @@ impl From<Fault> for Begun {
     }
 }
 
-async fn begin<T, E, A>(
-    client: McpClient,
-    transport: T,
-    way: Way,
-) -> Result<RunningService<RoleClient, McpClient>, Begun>
-where
-    T: rmcp::transport::IntoTransport<RoleClient, E, A>,
-    E: std::error::Error + Send + Sync + 'static,
-{
-    let lifecycle = match way {
-        Way::Initialize => ClientLifecycleMode::Initialize,
-        Way::Probe => ClientLifecycleMode::Auto {
-            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-            legacy_version: Some(ProtocolVersion::V_2025_11_25),
-        },
-    };
-    let begun = client.serve_with_lifecycle(transport, lifecycle).await;
-    begun.map_err(|error| Begun::Protocol(Box::new(error)))
+impl From<Box<ClientInitializeError>> for Begun {
+    fn from(error: Box<ClientInitializeError>) -> Self {
+        Self::Protocol(error)
+    }
 }
 
 /// The fault that a server wants to know who asks.
@@ -275,7 +262,6 @@ pub async fn within_asked<T>(
 /// Why a server could not be begun with, without the names of the library's types.
 fn of_start(error: &ClientInitializeError) -> String {
     match error {
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => of_start(fallback),
         ClientInitializeError::TransportError { error, .. } => reason(error.error.as_ref()),
         error => reason(error),
     }

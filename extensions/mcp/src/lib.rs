@@ -8,6 +8,7 @@
 mod asking;
 mod asks;
 mod backoff;
+mod begin;
 mod catalog;
 mod client;
 mod config;

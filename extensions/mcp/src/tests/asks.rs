@@ -139,6 +139,17 @@ fn a_refresh_asks_anew_and_what_is_unknown_is_refused() {
 }
 
 #[test]
+fn a_refresh_finds_that_a_server_speaks_the_newer_revision_by_now() {
+    let setup = setup(json!({"a": {"command": "a"}}), json!({}));
+    plays(&setup, "a", Played::new().process());
+    plays(&setup, "a", Played::newer().on("initialize", |_| panic!("it is probed first")).process());
+    let harness = started(setup, &["a"]);
+    assert_eq!(state(&harness, "a")["revision"], "2025-11-25");
+    ask(&harness, "refresh", json!({"server": "a"})).expect("it is asked anew");
+    assert_eq!(state(&harness, "a")["revision"], "2026-07-28");
+}
+
+#[test]
 fn a_configuration_that_cannot_work_is_refused_with_what_is_wrong() {
     for (server, says) in [
         (json!({}), "neither"),

@@ -1,6 +1,11 @@
 //! Calls: what is offered as what, instances, and both revisions.
 
-use drupe_extension_api::{EffectClass, testing::FakeProcess};
+use std::time::Duration;
+
+use drupe_extension_api::{
+    EffectClass,
+    testing::{FakeProcess, block_on},
+};
 use serde_json::json;
 
 use super::played::*;
@@ -60,6 +65,28 @@ fn one_that_ends_at_the_probe_is_started_again_and_initialised_the_old_way() {
 }
 
 #[test]
+fn one_that_says_nothing_to_the_probe_is_begun_with_in_the_old_way_when_the_time_of_its_start_is_over() {
+    let setup = setup(json!({"a": {"command": "a"}}), json!({"start_s": 40}));
+    let silent = Played::new().on("server/discover", |_| None);
+    let asked = silent.asked();
+    plays(&setup, "a", silent.process());
+    plays(&setup, "a", Played::new().process());
+    let harness = block_on(setup.start()).expect("it starts");
+    until("it is asked", || !asked.lock().expect("a lock").is_empty());
+    let begun = || harness.host().opened_processes().len();
+    // It is not given up earlier, however much the machine has to do.
+    harness.host().advance(Duration::from_secs(39));
+    assert_eq!((begun(), state(&harness, "a")["state"].as_str()), (1, Some("starting")));
+    until("it is begun with anew", || {
+        harness.host().advance(Duration::from_secs(1));
+        begun() == 2 && state(&harness, "a")["state"] == "ready"
+    });
+    assert_eq!(state(&harness, "a")["revision"], "2025-11-25");
+    assert_eq!(asked.lock().expect("a lock").len(), 1, "nothing else was said to the first");
+    assert_eq!(harness.host().logs(), Vec::<String>::new(), "that is no failure");
+}
+
+#[test]
 fn each_conversation_has_an_instance_of_its_own_unless_it_is_shared() {
     for (share, processes) in [(false, 3), (true, 2)] {
         let setup = setup(json!({"a": {"command": "a", "share": share}}), json!({}));
@@ -88,7 +115,7 @@ fn the_one_that_was_idle_for_the_longest_makes_room_and_what_is_idle_ends_after_
     // One for the list of tools, and three for the conversations: `one` was never the oldest.
     assert_eq!(harness.host().opened_processes().len(), 4);
     assert_eq!(state(&harness, "a")["instances"], 2);
-    let minute = std::time::Duration::from_secs(60);
+    let minute = Duration::from_secs(60);
     until("they end", || {
         harness.host().advance(minute);
         state(&harness, "a")["instances"] == 0
@@ -209,11 +236,11 @@ fn one_that_is_kept_runs_from_the_start_and_is_begun_with_again_when_it_ends() {
     assert!(running());
     calls(&harness, "s", "a__say", json!({})).expect_err("it breaks off");
     until("it runs again", || {
-        harness.host().advance(std::time::Duration::from_secs(10));
+        harness.host().advance(Duration::from_secs(10));
         harness.host().opened_processes().len() == 2 && running()
     });
     // Nobody asks it for anything for an hour.
-    harness.host().advance(std::time::Duration::from_secs(3600));
+    harness.host().advance(Duration::from_secs(3600));
     assert_eq!(calls(&harness, "s", "a__say", json!({"text": "x"})).as_deref(), Ok("x"));
     assert_eq!(harness.host().opened_processes().len(), 2);
 }

@@ -42,8 +42,15 @@ fn task(request: &Value) -> String {
 /// Does what the message says: uses a tool and an agent, hands over, spawns, or fails.
 fn model(request: &Value) -> Say {
     let system = request["messages"][0]["content"].as_str().unwrap_or_default();
-    let (role, _) = latest(request);
+    let (role, said) = latest(request);
     let call = |name: &str, params: Value| (name.to_owned(), params);
+    // A turn that ends takes what it spawned along.
+    let spawned = serde_json::from_str::<Value>(&said)
+        .ok()
+        .and_then(|given| Some(given["handle"].as_str()?.to_owned()));
+    if let ("tool", Some(handle)) = (role.as_str(), spawned) {
+        return Say::Call(vec![call("wait_agent", json!({"handles": [handle]}))]);
+    }
     match (role.as_str(), task(request).split(' ').next().unwrap_or_default()) {
         _ if system.contains(WORKER) => Say::Text("worked".into()),
         _ if system.contains(POET) => Say::Text("a verse".into()),
@@ -321,6 +328,10 @@ fn traces_wait_for_a_collector_that_is_away_over_crashes_and_are_the_same_whenev
         scene.daemon.log()
     );
     assert_eq!(scene.collector.traces().len(), 4);
+    // The one of which nobody heard goes after the others.
+    let file = scene.daemon.path().join("data/otel/otel.json");
+    let settled = || fs::read_to_string(&file).ok().filter(|text| text.contains(r#""waiting":[]"#));
+    assert!(until("nothing waits", settled).is_some(), "{}", scene.daemon.log());
     // What came twice came with the same ids and the same content.
     let mut seen: BTreeMap<String, Value> = BTreeMap::new();
     for span in scene.collector.spans() {
@@ -334,9 +345,6 @@ fn traces_wait_for_a_collector_that_is_away_over_crashes_and_are_the_same_whenev
         scene.collector.spans().iter().filter(|span| span["traceId"] == first[0]["traceId"]).count(),
         first.len()
     );
-    let file = scene.daemon.path().join("data/otel/otel.json");
-    let settled = || fs::read_to_string(&file).ok().filter(|text| text.contains(r#""waiting":[]"#));
-    assert!(until("nothing waits", settled).is_some(), "{}", scene.daemon.log());
     let taken = scene.collector.taken().len() + 1;
     scene.daemon.kill_all();
     scene.traced("five");
@@ -358,6 +366,15 @@ fn what_a_collector_refuses_is_let_go_and_what_it_wants_later_comes_later() {
     scene.traced("two");
     said("1 spans are refused: one is too old");
     assert_eq!(scene.collector.taken().len(), 1);
+    // What is too large comes in parts, which are one trace.
+    let (taken, asked) = (scene.collector.taken().len(), scene.collector.asked());
+    scene.collector.trouble(Trouble::Status(413, "", "too much"));
+    let turn = scene.daemon.turn("main", "large")["turn"].as_str().expect("an id").to_owned();
+    let parts = until("both halves", || (scene.collector.taken().len() == taken + 2).then_some(()));
+    parts.unwrap_or_else(|| panic!("{}", scene.daemon.log()));
+    assert_eq!(scene.collector.asked(), asked + 3);
+    let large = scene.until_traced(&turn);
+    assert_eq!(tree(&large).len(), 3, "{large:?}");
     let before = Instant::now();
     scene.collector.trouble(Trouble::Status(429, "retry-after: 2\r\n", "slower"));
     scene.traced("three");
@@ -373,6 +390,29 @@ fn what_a_collector_refuses_is_let_go_and_what_it_wants_later_comes_later() {
     scene.until_traced(&turns[1]);
     scene.until_traced(&turns[2]);
     assert!(!scene.collector.traces().contains(&turns[0].replace('-', "")));
+}
+
+#[test]
+fn a_trace_at_which_a_collector_fails_holds_up_none_of_those_behind_it_and_is_let_go() {
+    let scene = Scene::new("");
+    scene.collector.break_at("poison");
+    let turn = scene.daemon.turn("poison", "one")["turn"].as_str().expect("an id").to_owned();
+    // Each that is taken beside it says once more that the fault is its own.
+    for text in ["two", "three", "four", "five", "six"] {
+        let asked = scene.collector.asked();
+        scene.traced(text);
+        let again = || {
+            let gone = scene.daemon.log().contains("is not sent: ");
+            (gone || scene.collector.asked() > asked + 1).then_some(())
+        };
+        until("it is tried again", again).unwrap_or_else(|| panic!("{}", scene.daemon.log()));
+    }
+    let gone = format!("the trace of turn {turn} is not sent: ");
+    until("it is let go", || scene.daemon.log().contains(&gone).then_some(()))
+        .unwrap_or_else(|| panic!("{}", scene.daemon.log()));
+    let file = scene.daemon.path().join("data/otel/otel.json");
+    let settled = || fs::read_to_string(&file).ok().filter(|text| text.contains(r#""waiting":[]"#));
+    assert!(until("nothing waits", settled).is_some(), "{}", scene.daemon.log());
 }
 
 #[test]

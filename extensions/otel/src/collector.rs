@@ -6,7 +6,8 @@ use drupe_extension_api::prelude::*;
 
 use crate::{
     otlp::{
-        Attributes, ExportRequest, ExportResponse, OtlpSpan, Resource, ResourceSpans, ScopeSpans, SpanScope,
+        Attributes, ExportRequest, ExportResponse, FailureStatus, OtlpSpan, Resource, ResourceSpans,
+        ScopeSpans, SpanScope,
     },
     settings::OtelSettings,
 };
@@ -15,8 +16,10 @@ use crate::{
 const REQUEST_MS: u64 = 10_000;
 /// The longest pause that a collector can ask for. One that wants more is asked again then.
 const LONGEST_PAUSE: u64 = 3_600;
-/// Bytes of spans in one request. The daemon takes a body of 1 MiB, and a span has less than a quarter of that.
+/// Bytes of spans in one request. The daemon takes a body of 1 MiB.
 const MOST_BYTES: usize = 700 << 10;
+/// The status of a request that is larger than the collector takes.
+const TOO_LARGE: u16 = 413;
 
 #[derive(Clone)]
 pub struct Collector {
@@ -29,10 +32,16 @@ pub struct Collector {
 /// Why the collector took no spans.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unsent {
+    /// Nobody is there who could take anything.
+    Away { why: String },
     /// It is to be tried again, after as long as the collector says.
     Later { why: String, after: Option<Duration> },
-    /// The same spans are not to be sent again.
-    Never { why: String },
+    /// Nothing says whose fault it is: the trace's own, that of the way to the collector, or that of the configuration.
+    Unclear { why: String },
+    /// The same spans are not to be sent again. `status` is what the collector answered with.
+    Never { why: String, status: u16 },
+    /// The collector takes less at once.
+    TooLarge { why: String },
 }
 
 impl Collector {
@@ -45,11 +54,24 @@ impl Collector {
         }
     }
 
-    /// Sends the spans of a trace, in as many requests as they need. What the collector says beside taking them is given back.
-    pub async fn send(&self, spans: &[OtlpSpan]) -> Result<Option<String>, Unsent> {
+    /// Sends the spans of a trace, in as many requests as they need. What the collector has no room for is sent in halves, and a span alone
+    /// without its events and long texts: the same request is not sent again, which a collector that answers 413 may not be asked to look at.
+    /// One that has no room for such a span takes nothing of the trace.
+    ///
+    /// What the collector says beside taking them is given back.
+    pub async fn send(&self, spans: Vec<OtlpSpan>) -> Result<Option<String>, Unsent> {
         let mut said = None;
-        for part in parts(spans)? {
-            said = self.send_part(part).await?.or(said);
+        let mut waiting = parts(spans)?;
+        waiting.reverse();
+        while let Some(part) = waiting.pop() {
+            match self.send_part(&part).await {
+                Ok(more) => said = more.or(said),
+                Err(Unsent::TooLarge { why }) => match smaller(part) {
+                    Some(smaller) => waiting.extend(smaller.into_iter().rev()),
+                    None => return Err(Unsent::Never { why, status: TOO_LARGE }),
+                },
+                Err(unsent) => return Err(unsent),
+            }
         }
         Ok(said)
     }
@@ -78,25 +100,42 @@ impl Collector {
     }
 }
 
-/// Spans in parts that a request has room for.
-fn parts(spans: &[OtlpSpan]) -> Result<Vec<&[OtlpSpan]>, Unsent> {
-    let (mut parts, mut begin, mut bytes) = (Vec::new(), 0, 0);
-    for (at, span) in spans.iter().enumerate() {
-        let size = serde_json::to_vec(span).map_err(unwritten)?.len();
-        if bytes + size > MOST_BYTES && at > begin {
-            parts.push(&spans[begin..at]);
-            (begin, bytes) = (at, 0);
+/// Spans in parts that a request has room for. One that has none by itself goes without its events and long texts.
+fn parts(spans: Vec<OtlpSpan>) -> Result<Vec<Vec<OtlpSpan>>, Unsent> {
+    let (mut parts, mut part, mut bytes) = (Vec::new(), Vec::new(), 0);
+    for mut span in spans {
+        let mut size = span.size().map_err(unwritten)?;
+        if size > MOST_BYTES
+            && let Some(lighter) = span.clone().lighter()
+        {
+            span = lighter;
+            size = span.size().map_err(unwritten)?;
         }
+        if bytes + size > MOST_BYTES && !part.is_empty() {
+            parts.push(std::mem::take(&mut part));
+            bytes = 0;
+        }
+        part.push(span);
         bytes += size;
     }
-    parts.push(&spans[begin..]);
+    parts.push(part);
     Ok(parts)
 }
 
-fn unwritten(error: impl std::fmt::Display) -> Unsent {
-    Unsent::Never { why: format!("it cannot be written: {error}") }
+/// A part as smaller ones; none where it cannot be made smaller.
+fn smaller(mut part: Vec<OtlpSpan>) -> Option<Vec<Vec<OtlpSpan>>> {
+    if part.len() > 1 {
+        let second = part.split_off(part.len() / 2);
+        return Some(vec![part, second]);
+    }
+    part.pop()?.lighter().map(|span| vec![vec![span]])
 }
 
+fn unwritten(error: impl std::fmt::Display) -> Unsent {
+    Unsent::Never { why: format!("it cannot be written: {error}"), status: 0 }
+}
+
+/// What a status says, by "Failures" and "Retryable Response Codes" there: 429, 502, 503 and 504 are tried again, and no other 4xx or 5xx is.
 fn read(response: &OutwardResponse) -> Result<Option<String>, Unsent> {
     let status = response.status;
     if (200..300).contains(&status) {
@@ -105,14 +144,17 @@ fn read(response: &OutwardResponse) -> Result<Option<String>, Unsent> {
         let partial = answer.partial_success.unwrap_or_default();
         return Ok(match (partial.rejected(), partial.error_message) {
             (0, message) if message.is_empty() => None,
-            (0, message) => Some(message),
-            (rejected, message) => Some(format!("{rejected} spans are refused: {message}")),
+            (0, message) => Some(line(&message)),
+            (rejected, message) => Some(format!("{rejected} spans are refused: {}", line(&message))),
         });
     }
-    let said: String = response.body.chars().filter(|c| !c.is_control()).take(200).collect();
-    let why = format!("the collector answered with status {status}: {said}");
-    if !matches!(status, 429 | 502 | 503 | 504) {
-        return Err(Unsent::Never { why });
+    let said = serde_json::from_str::<FailureStatus>(&response.body)
+        .map_or_else(|_| response.body.clone(), |failure| failure.message);
+    let why = format!("the collector answered with status {status}: {}", line(&said));
+    match status {
+        429 | 502 | 503 | 504 => {}
+        TOO_LARGE => return Err(Unsent::TooLarge { why }),
+        status => return Err(Unsent::Never { why, status }),
     }
     let header = response.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("retry-after"));
     let seconds = header.and_then(|(_, value)| value.trim().parse::<u64>().ok());
@@ -122,10 +164,19 @@ fn read(response: &OutwardResponse) -> Result<Option<String>, Unsent> {
     })
 }
 
+/// What a collector says, fit for a log.
+fn line(said: &str) -> String {
+    said.chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
 /// What was not answered may have been taken; sent again it is the same trace. What was not sent, since the configuration leads nowhere or the
 /// secret is not there, goes out when that is mended.
 fn unanswered(fault: &Fault) -> Unsent {
-    Unsent::Later { why: fault.to_string(), after: None }
+    let why = fault.to_string();
+    match fault.code {
+        FaultCode::Unavailable => Unsent::Away { why },
+        _ => Unsent::Unclear { why },
+    }
 }
 
 #[cfg(test)]
@@ -161,8 +212,13 @@ mod tests {
             };
             assert_eq!(after.map(|after| after.as_secs()), seconds, "{value}");
         }
-        for status in [301, 400, 401, 403, 404, 413, 500, 501] {
+        for status in [301, 400, 401, 403, 404, 408, 500, 501] {
             assert!(matches!(answered(status, &[], "no"), Err(Unsent::Never { .. })), "{status}");
+        }
+        assert!(matches!(answered(413, &[], ""), Err(Unsent::TooLarge { .. })));
+        let why = "the collector answered with status 400: bad spans".to_owned();
+        for body in ["bad spans", r#"{"code":3,"message":"bad\n spans","details":[]}"#] {
+            assert_eq!(answered(400, &[], body), Err(Unsent::Never { why: why.clone(), status: 400 }));
         }
     }
 }

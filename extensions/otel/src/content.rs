@@ -26,15 +26,13 @@ impl TurnTexts {
     pub async fn of(host: &Host, trace: &TurnTrace) -> Self {
         let ask = json!({"turn": trace.turn, "brief": true, "now": true});
         let turn = host.control::<TurnResult>(method::TURN_WAIT, &ask).await.ok();
-        let turn = turn.map(|result| (cut(result.input), cut(result.content)));
+        let turn = turn.map(|result| (cut(result.input, LONGEST), cut(result.content, LONGEST)));
         let mut items = HashMap::new();
         for id in ids(&trace.nodes).take(MOST) {
             let ask = ItemArgument { session: trace.session.clone(), id: id.clone() };
             if let Ok(text) = host.control::<ItemText>(method::ITEMS_SHOW, &ask).await {
-                items.insert(
-                    id,
-                    ItemText { input: text.input.map(cut), output: text.output.map(cut), ..text },
-                );
+                let cut = |text: Option<String>| text.map(|text| cut(text, LONGEST));
+                items.insert(id, ItemText { input: cut(text.input), output: cut(text.output), ..text });
             }
         }
         Self { turn, items }
@@ -58,10 +56,10 @@ fn ids(nodes: &[TraceNode]) -> Box<dyn Iterator<Item = String> + Send + '_> {
     }))
 }
 
-fn cut(mut text: String) -> String {
-    if text.len() > LONGEST {
-        let end = (0..=LONGEST).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-        text.truncate(end);
+/// A text of at most so many bytes.
+pub fn cut(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most));
         text.push('…');
     }
     text

@@ -11,6 +11,8 @@ use serde_json::Value;
 use crate::{
     collector::{Collector, Unsent},
     content::TurnTexts,
+    ids,
+    refusals::{Doubts, TraceCounts},
     settings::OtelSettings,
     spans,
     waiting::{TurnAdded, TurnQueue},
@@ -35,8 +37,16 @@ pub struct Exporter {
 
 /// What became of one that waits.
 enum Delivered {
-    Done,
+    Taken,
+    /// It is not sent, and does not wait any more.
+    LetGo,
+    /// The turn has not ended yet.
     GoesOn,
+    /// It waits, and so do those behind it for a moment.
+    Waits {
+        why: String,
+        after: Option<Duration>,
+    },
 }
 
 impl Exporter {
@@ -72,16 +82,16 @@ impl Exporter {
         loop {
             let mut go_on = false;
             let mut after = None;
-            for turn in self.waiting.all() {
+            for turn in trouble.doubts.order(self.waiting.all()) {
                 match self.deliver_one(&turn, &mut trouble).await {
-                    Ok(Delivered::Done) => {
+                    Delivered::Taken | Delivered::LetGo => {
                         self.waiting.done(&turn).await?;
                         (look, pause) = (FIRST_LOOK, PAUSE);
                     }
-                    Ok(Delivered::GoesOn) => go_on = true,
-                    Err((why, wanted)) => {
+                    Delivered::GoesOn => go_on = true,
+                    Delivered::Waits { why, after: wanted } => {
                         trouble.began(&self.host, &why);
-                        after = Some(wanted.unwrap_or(pause));
+                        after = Some(wanted.unwrap_or_else(|| spread(pause, &turn)));
                         pause = (pause * 2).min(LONGEST_PAUSE);
                         break;
                     }
@@ -101,41 +111,47 @@ impl Exporter {
         }
     }
 
-    async fn deliver_one(
-        &self,
-        turn: &TurnId,
-        trouble: &mut Trouble,
-    ) -> Result<Delivered, (String, Option<Duration>)> {
-        let Some(trace) = self.trace(turn, trouble).await? else { return Ok(Delivered::Done) };
+    async fn deliver_one(&self, turn: &TurnId, trouble: &mut Trouble) -> Delivered {
+        let trace = match self.trace(turn, trouble).await {
+            Ok(Some(trace)) => trace,
+            Ok(None) => return Delivered::LetGo,
+            Err(waits) => return waits,
+        };
         if trace.status.is_none() {
-            return Ok(Delivered::GoesOn);
+            return Delivered::GoesOn;
         }
         let texts = match self.settings.content {
             true => TurnTexts::of(&self.host, &trace).await,
             false => TurnTexts::default(),
         };
-        match self.collector.send(&spans::of(&trace, &texts)).await {
+        match self.collector.send(spans::of(&trace, &texts)).await {
             Ok(said) => {
                 trouble.ended(&self.host);
                 if let Some(said) = said {
-                    self.host.warn(format!("the collector has the trace of turn {turn}, and says: {said}"));
+                    trouble.count(&self.host, 200, |count| match count {
+                        1 => format!("the collector has the trace of turn {turn}, and says: {said}"),
+                        _ => format!(
+                            "the collector had something to say of {count} traces by now, at last: {said}"
+                        ),
+                    });
                 }
-                Ok(Delivered::Done)
+                Delivered::Taken
             }
-            Err(Unsent::Never { why }) => {
-                self.host.warn(format!("the trace of turn {turn} is not sent: {why}"));
-                Ok(Delivered::Done)
+            Err(Unsent::Never { why, status }) => trouble.let_go(&self.host, turn, status, &why),
+            Err(Unsent::Unclear { why } | Unsent::TooLarge { why }) => match trouble.doubts.failed(turn) {
+                true => trouble.let_go(&self.host, turn, 0, &why),
+                false => Delivered::Waits { why, after: None },
+            },
+            Err(Unsent::Later { why, after }) => {
+                trouble.doubts.put_off(turn);
+                Delivered::Waits { why, after }
             }
-            Err(Unsent::Later { why, after }) => Err((why, after)),
+            Err(Unsent::Away { why }) => Delivered::Waits { why, after: None },
         }
     }
 
     /// The trace of a turn; none of one that is not there any more.
-    async fn trace(
-        &self,
-        turn: &TurnId,
-        trouble: &mut Trouble,
-    ) -> Result<Option<TurnTrace>, (String, Option<Duration>)> {
+    async fn trace(&self, turn: &TurnId, trouble: &mut Trouble) -> Result<Option<TurnTrace>, Delivered> {
         let ask = TraceArgument { id: turn.to_string(), turn: None };
         match self.host.control::<Vec<TurnTrace>>(method::TRACE_SHOW, &ask).await {
             Ok(traces) => {
@@ -145,7 +161,8 @@ impl Exporter {
             Err(fault) if fault.code == FaultCode::NotFound => Ok(None),
             Err(fault) if trouble.refused < TRIES => {
                 trouble.refused += 1;
-                Err((format!("the daemon does not give the trace of turn {turn}: {fault}"), None))
+                let why = format!("the daemon does not give the trace of turn {turn}: {fault}");
+                Err(Delivered::Waits { why, after: None })
             }
             Err(fault) => {
                 trouble.refused = 0;
@@ -158,15 +175,38 @@ impl Exporter {
     }
 }
 
+/// A pause, and up to a quarter more that another daemon does not have: those that lost the same collector do not all come back at once.
+fn spread(pause: Duration, turn: &TurnId) -> Duration {
+    let share = ids::span(turn.as_str(), &pause.as_millis().to_string());
+    pause + pause * u32::from_str_radix(&share[..2], 16).unwrap_or_default() / 1024
+}
+
 /// Whether traces are taken at present: said when that changes, and not each time that it is tried.
 #[derive(Default)]
 struct Trouble {
     since: Option<String>,
     /// How often the daemon did not give a trace.
     refused: u32,
+    doubts: Doubts,
+    counted: TraceCounts,
 }
 
 impl Trouble {
+    /// Says something of traces to which the same happened: of the first of them, and then how many there are.
+    fn count(&mut self, host: &Host, status: u16, says: impl FnOnce(u64) -> String) {
+        if let Some(count) = self.counted.more(status) {
+            host.warn(says(count));
+        }
+    }
+
+    fn let_go(&mut self, host: &Host, turn: &TurnId, status: u16, why: &str) -> Delivered {
+        self.count(host, status, |count| match count {
+            1 => format!("the trace of turn {turn} is not sent: {why}"),
+            _ => format!("{count} traces are not sent by now, the last of them that of turn {turn}: {why}"),
+        });
+        Delivered::LetGo
+    }
+
     fn began(&mut self, host: &Host, why: &str) {
         if self.since.as_deref() != Some(why) {
             host.warn(format!("traces wait: {why}"));
@@ -175,6 +215,7 @@ impl Trouble {
     }
 
     fn ended(&mut self, host: &Host) {
+        self.doubts.taken();
         if self.since.take().is_some() {
             host.info("traces are taken again");
         }

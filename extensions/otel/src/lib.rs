@@ -9,6 +9,7 @@ mod deliver;
 mod ids;
 mod names;
 mod otlp;
+mod refusals;
 mod settings;
 mod spans;
 mod waiting;
@@ -41,3 +42,6 @@ impl Service for Otel {
 }
 
 export!(Otel: Service);
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,9 @@
 
 use serde::{Deserialize, Serialize, Serializer};
 
+/// Bytes of a text that a span keeps when it has to become smaller.
+const SHORT: usize = 256;
+
 /// `ExportTraceServiceRequest`: what a collector is sent.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -50,10 +53,38 @@ pub struct OtlpSpan {
     #[serde(serialize_with = "as_text")]
     pub end_time_unix_nano: u64,
     pub attributes: Attributes,
+    #[serde(skip_serializing_if = "is_none")]
+    pub dropped_attributes_count: u32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<SpanEvent>,
+    #[serde(skip_serializing_if = "is_none")]
+    pub dropped_events_count: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<SpanStatus>,
+}
+
+impl OtlpSpan {
+    /// Bytes that it has when it is sent.
+    pub fn size(&self) -> Result<usize, serde_json::Error> {
+        serde_json::to_vec(self).map(|bytes| bytes.len())
+    }
+
+    /// The same without events and long texts, which are counted in it; none where it has neither.
+    pub fn lighter(mut self) -> Option<Self> {
+        let events = std::mem::take(&mut self.events).len();
+        let before = self.attributes.0.len();
+        self.attributes.0.retain(|one| one.value.is_short());
+        let attributes = before - self.attributes.0.len();
+        let add = |to: &mut u32, count| *to = to.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        add(&mut self.dropped_events_count, events);
+        add(&mut self.dropped_attributes_count, attributes);
+        (events + attributes > 0).then_some(self)
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands references to it")]
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +145,17 @@ pub enum AnyValue {
     List { values: Vec<AnyValue> },
 }
 
+impl AnyValue {
+    /// Whether it is one of those that tell what a span is, and not what was said in it.
+    fn is_short(&self) -> bool {
+        match self {
+            Self::Text(text) => text.len() <= SHORT,
+            Self::List { values } => values.len() <= SHORT && values.iter().all(Self::is_short),
+            Self::Count(_) | Self::Number(_) => true,
+        }
+    }
+}
+
 impl Attributes {
     pub fn text(&mut self, key: &'static str, value: impl Into<String>) {
         self.0.push(KeyValue { key, value: AnyValue::Text(value.into()) });
@@ -159,6 +201,12 @@ impl PartialSuccess {
             other => other.as_u64().unwrap_or_default(),
         }
     }
+}
+
+/// `google.rpc.Status`: what comes with a failure.
+#[derive(Debug, Deserialize)]
+pub struct FailureStatus {
+    pub message: String,
 }
 
 /// 64-bit numbers are texts, since JSON's own lose their last digits in many readers.

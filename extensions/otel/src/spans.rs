@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    content::TurnTexts,
+    content::{TurnTexts, cut},
     ids, names,
     names::own,
     otlp::{Attributes, OtlpSpan, SpanEvent, SpanKind, SpanStatus},
@@ -20,6 +20,11 @@ use crate::{
 const MILLISECOND: u64 = 1_000_000;
 /// The tool whose call returns while the agent that it began works on.
 const SPAWN: &str = "spawn_agent";
+/// Events of one span. The first are kept, as by the libraries of OpenTelemetry, whose bound this is (`EventCountLimit` of
+/// <https://opentelemetry.io/docs/specs/otel/trace/sdk/#span-limits>, read on 2026-11-27).
+const MOST_EVENTS: usize = 128;
+/// Bytes of what a remark or an error says.
+const REMARK: usize = 1 << 10;
 
 /// All spans of a turn that has ended, the root first.
 pub fn of(trace: &TurnTrace, texts: &TurnTexts) -> Vec<OtlpSpan> {
@@ -54,7 +59,9 @@ pub fn of(trace: &TurnTrace, texts: &TurnTexts) -> Vec<OtlpSpan> {
         start_time_unix_nano: began,
         end_time_unix_nano: nanos(trace.started.unwrap_or(trace.accepted)).saturating_add(lasted),
         attributes,
+        dropped_attributes_count: 0,
         events: Vec::new(),
+        dropped_events_count: 0,
         status: None,
     };
     let mut writer = Writer { trace, texts, spans: vec![root] };
@@ -100,7 +107,9 @@ impl Writer<'_> {
             start_time_unix_nano: began,
             end_time_unix_nano: began.saturating_add(lasted),
             attributes: self.attributes(node, operation, model),
+            dropped_attributes_count: 0,
             events: Vec::new(),
+            dropped_events_count: 0,
             status: None,
         };
         self.spans.push(span);
@@ -130,13 +139,18 @@ impl Writer<'_> {
         let wanted = self.texts.are_wanted();
         let span = &mut self.spans[at];
         span.attributes.text(names::ERROR_TYPE, kind);
-        span.status = Some(SpanStatus::error(if wanted { said.to_owned() } else { String::new() }));
+        span.status =
+            Some(SpanStatus::error(if wanted { cut(said.to_owned(), REMARK) } else { String::new() }));
     }
 
     fn note(&mut self, node: &TraceNode, above: usize) {
+        if self.spans[above].events.len() >= MOST_EVENTS {
+            self.spans[above].dropped_events_count = self.spans[above].dropped_events_count.saturating_add(1);
+            return;
+        }
         let mut attributes = Attributes::default();
         if let Some(text) = node.outcome.as_ref().filter(|_| self.texts.are_wanted()) {
-            attributes.text(own::TEXT, text);
+            attributes.text(own::TEXT, cut(text.clone(), REMARK));
         }
         let span = &mut self.spans[above];
         let time_unix_nano = nanos(node.started).max(span.start_time_unix_nano);

@@ -31,6 +31,8 @@ struct State {
     troubles: VecDeque<Trouble>,
     /// Whether every request is answered with 503.
     is_away: bool,
+    /// Whatever holds this text makes it break off without an answer.
+    breaks_at: Option<&'static str>,
 }
 
 #[derive(Clone)]
@@ -66,6 +68,11 @@ impl OtelCollector {
     /// Whether it takes nothing from now on.
     pub fn be_away(&self, is_away: bool) {
         self.state().is_away = is_away;
+    }
+
+    /// From now on it breaks off at each request that holds this text, as one does that fails at what is in it.
+    pub fn break_at(&self, text: &'static str) {
+        self.state().breaks_at = Some(text);
     }
 
     pub fn asked(&self) -> usize {
@@ -117,6 +124,9 @@ impl OtelCollector {
             let trouble = {
                 let mut state = self.state();
                 state.asked += 1;
+                if state.breaks_at.is_some_and(|text| body.contains(text)) {
+                    return Ok(());
+                }
                 let away = state.is_away.then_some(Trouble::Status(503, "", "not now"));
                 let next = if away.is_some() { away } else { state.troubles.pop_front() };
                 if !matches!(next, Some(Trouble::Status(..))) {

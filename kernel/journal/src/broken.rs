@@ -27,16 +27,16 @@ pub(crate) struct Broken {
     why: OnceLock<StoreError>,
     told: Notify,
     /// Where the journal is a file.
-    mark: Option<PathBuf>,
+    path: Option<PathBuf>,
 }
 
 impl Broken {
     pub fn of(storage: &Storage) -> Self {
-        let mark = match storage {
-            Storage::Full(path) | Storage::Process(path) => Some(beside(path, MARK)),
+        let path = match storage {
+            Storage::Full(path) | Storage::Process(path) => Some(path.clone()),
             Storage::Memory => None,
         };
-        Self { mark, ..Self::default() }
+        Self { path, ..Self::default() }
     }
 
     /// Refuses what is asked of a journal that is not gone on with.
@@ -50,9 +50,8 @@ impl Broken {
             && self.why.set(error.clone()).is_ok()
         {
             tracing::error!(%error, "the journal is not gone on with");
-            // Without it the next start checks what it always does after an end that was not in order.
-            if let Some(error) = self.mark.as_deref().and_then(|mark| doubt(mark, error).err()) {
-                tracing::warn!(%error, "the mark beside the journal is not written");
+            if let Some(path) = &self.path {
+                doubt(path, error);
             }
             self.told.notify_waiters();
         }
@@ -96,10 +95,18 @@ impl Store {
     }
 }
 
-fn doubt(mark: &Path, why: &StoreError) -> std::io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(mark)?;
-    writeln!(file, "{why}")?;
-    file.sync_all()
+/// Notes beside a journal that its next opening must look at all of it.
+pub(crate) fn doubt(path: &Path, why: &StoreError) {
+    let mark = || {
+        let mut mark = OpenOptions::new();
+        let mut mark = mark.write(true).create(true).truncate(true).mode(0o600).open(beside(path, MARK))?;
+        writeln!(mark, "{why}")?;
+        mark.sync_all()
+    };
+    // Without it the next start checks what it always does after an end that was not in order.
+    if let Err(error) = mark() {
+        tracing::warn!(%error, "the mark beside the journal is not written");
+    }
 }
 
 /// Whether an earlier process did not go on with a journal.

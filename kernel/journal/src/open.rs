@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, config::DbConfig};
 
 use crate::{
     StoreError, ahead,
-    broken::{is_doubted, trust},
+    broken::{doubt, is_doubted, trust},
     opening::{Stage, UNREAD},
     schema::{APPLICATION_ID, STEPS},
     upgrade::{self, Precious},
@@ -30,6 +30,9 @@ pub(crate) const LOCKED: Duration = Duration::from_secs(60);
 /// The file that the write-ahead log is cut back to after a checkpoint, so that one busy hour does not hold the
 /// disk for ever.
 const LOG_BYTES: i64 = 16 * 1024 * 1024;
+
+/// Pages of the log after which SQLite writes it back by itself, where nobody else does: as without this.
+const WRITTEN_BACK: u32 = 1_000;
 
 /// Where rows are kept, and what a commit waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +76,10 @@ pub(crate) fn file(precious: &Precious<'_>) -> Result<Connection, StoreError> {
     }
     ready(precious).map_err(|error| match error {
         StoreError::Corrupt(detail) if !detail.starts_with('`') => damaged(path, &detail),
+        error @ StoreError::Unsynced(_) => {
+            doubt(path, &error);
+            error
+        }
         other => other,
     })
 }
@@ -164,6 +171,8 @@ fn ready(precious: &Precious<'_>) -> Result<Connection, StoreError> {
     // Of a newer release nothing is changed, not even how its log is kept.
     upgrade::check_version(&db, STEPS, path)?;
     log_ahead(&db)?;
+    // What SQLite writes back by itself it tells nobody of, nor that the disk did not confirm it.
+    db.pragma_update(None, "wal_autocheckpoint", 0)?;
     if is_doubted(path) {
         tracing::warn!("an earlier kernel did not go on with the journal; all of it is checked");
         opening.enter(Stage::Checks);
@@ -194,6 +203,7 @@ fn ready(precious: &Precious<'_>) -> Result<Connection, StoreError> {
     trust(path)?;
     opening.done(&mut db)?;
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+    db.pragma_update(None, "wal_autocheckpoint", WRITTEN_BACK)?;
     db.busy_timeout(BUSY)?;
     Ok(db)
 }

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use super::{
     crash::{Commit, LIFE, traces},
+    power::upgrade::write_old,
     *,
 };
 use crate::{SlotEntry, bus, writer::Survives};
@@ -259,6 +260,34 @@ async fn what_a_sync_did_not_confirm_is_promised_by_no_later_one() {
         }
         store.accept(message("s", "another", "hello")).await.unwrap();
         assert_eq!(whole(&store).await, "ok");
+    }
+}
+
+#[tokio::test]
+async fn a_sync_that_fails_while_a_journal_is_opened_is_told_and_leaves_the_mark() {
+    disk::begin();
+    // One that was closed in order, and one that is brought to the present version by more than SQLite leaves in a log.
+    for turns in [None, Some(20_000)] {
+        let mut failed = 0;
+        for at in 0.. {
+            let home = Home::new();
+            match turns {
+                Some(turns) => write_old(&home.path(), turns),
+                None => home.open().close().await.unwrap(),
+            }
+            let mark = home.folder.path().join("journal.db.doubted");
+            disk::fail(home.folder.path(), Fault::Sync, at, false);
+            let opened = home.try_open();
+            if disk::heal(home.folder.path()) == 0 {
+                break;
+            }
+            failed += 1;
+            assert!(matches!(opened, Err(StoreError::Unsynced(_))), "{turns:?} {at}: {:?}", opened.err());
+            assert!(mark.exists(), "{turns:?} {at}");
+            let store = home.open();
+            assert!(!mark.exists() && whole(&store).await == "ok", "{turns:?} {at}");
+        }
+        assert!(failed > 0, "{turns:?}: nothing was synced");
     }
 }
 

@@ -38,6 +38,7 @@ mod turns;
 mod unreadable;
 mod upgrade;
 mod usage;
+mod vfs;
 
 use std::{
     path::PathBuf,

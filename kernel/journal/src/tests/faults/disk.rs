@@ -1,15 +1,17 @@
-//! A disk that refuses: SQLite's own way to files, which fails for the files of one folder when a test wants it to.
+//! A disk that refuses: SQLite's [own way to files](vfs), which fails for the files of one folder when a test wants it to.
 //!
 //! All other files are as they were, so tests beside this one notice nothing.
 
 use std::{
     collections::BTreeMap,
-    ffi::{CStr, c_char, c_int, c_void},
+    ffi::{c_int, c_void},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use rusqlite::ffi;
+
+use super::super::vfs;
 
 /// How it fails, as SQLite tells it of this system's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,30 +50,9 @@ struct Disk {
 
 static DISK: Mutex<Disk> = Mutex::new(Disk { plans: BTreeMap::new(), open: BTreeMap::new() });
 
-/// SQLite's own way to files.
-static SYSTEM: OnceLock<usize> = OnceLock::new();
-
-/// The methods of a file that may fail: those that SQLite calls, and behind them those of the system.
-#[repr(C)]
-struct Methods {
-    failing: ffi::sqlite3_io_methods,
-    system: ffi::sqlite3_io_methods,
-}
-
 /// From now on a folder's files can be made to fail.
 pub fn begin() {
-    SYSTEM.get_or_init(|| {
-        // SAFETY: without a name it is the default one, which SQLite keeps for ever.
-        let system = unsafe { ffi::sqlite3_vfs_find(std::ptr::null()) };
-        // SAFETY: SQLite has given a pointer to one, and nobody writes to it but for its place in the list of all.
-        let mut failing = unsafe { *system };
-        failing.zName = c"failing".as_ptr();
-        failing.xOpen = Some(open);
-        // SAFETY: what is registered is never freed, and its methods are those of the system but for one of the same form.
-        let registered = unsafe { ffi::sqlite3_vfs_register(Box::into_raw(Box::new(failing)), 1) };
-        assert_eq!(registered, ffi::SQLITE_OK);
-        system as usize
-    });
+    vfs::begin(c"failing", open);
 }
 
 /// Has the files of a folder fail after so many operations that may: once, or from then on.
@@ -106,15 +87,6 @@ fn fails(file: *mut ffi::sqlite3_file, of: impl Fn(Fault) -> bool) -> Option<Fau
     Some(plan.fault)
 }
 
-/// The system's methods of a file.
-///
-/// # Safety
-/// Its methods are the first of a [`Methods`].
-unsafe fn system_methods(file: *mut ffi::sqlite3_file) -> &'static ffi::sqlite3_io_methods {
-    // SAFETY: as this function demands; what stands there lives for ever.
-    unsafe { &(*(*file).pMethods.cast::<Methods>()).system }
-}
-
 unsafe extern "C" fn open(
     _: *mut ffi::sqlite3_vfs,
     name: ffi::sqlite3_filename,
@@ -122,25 +94,10 @@ unsafe extern "C" fn open(
     flags: c_int,
     out: *mut c_int,
 ) -> c_int {
-    let system = *SYSTEM.get().expect("it has begun") as *mut ffi::sqlite3_vfs;
-    // SAFETY: SQLite hands over what it would hand to the system's own way, which is asked with the same.
-    let opened = unsafe { ((*system).xOpen.expect("every way opens"))(system, name, file, flags, out) };
-    let may_fail = flags & (ffi::SQLITE_OPEN_MAIN_DB | ffi::SQLITE_OPEN_WAL) != 0;
-    if opened != ffi::SQLITE_OK || name.is_null() || !may_fail {
-        return opened;
-    }
-    // SAFETY: SQLite's names end with a zero byte and live as long as the file is open.
-    let path = PathBuf::from(
-        unsafe { CStr::from_ptr(name.cast::<c_char>()) }.to_str().expect("a path of this test"),
-    );
-    let Some(folder) = path.parent() else { return opened };
-    // SAFETY: what was opened has methods.
-    let system = unsafe { *(*file).pMethods };
-    let failing = ffi::sqlite3_io_methods {
+    let failing = |system: ffi::sqlite3_io_methods| ffi::sqlite3_io_methods {
         xClose: Some(close),
         xRead: Some(read),
         xWrite: Some(write),
-        xTruncate: Some(truncate),
         xSync: Some(sync),
         xShmMap: Some(map),
         // Pages would be read without asking.
@@ -149,18 +106,18 @@ unsafe extern "C" fn open(
         iVersion: system.iVersion.min(2),
         ..system
     };
-    // Some files are opened; none of them is forgotten before the process ends.
-    let methods = Box::leak(Box::new(Methods { failing, system }));
-    // SAFETY: they live for ever, and those that are not ours are the file's own.
-    unsafe { (*file).pMethods = &raw const methods.failing };
-    disk().open.insert(file as usize, folder.to_owned());
+    // SAFETY: what SQLite handed over.
+    let (opened, path) = unsafe { vfs::open(name, file, flags, out, failing) };
+    if let Some(folder) = path.as_deref().and_then(Path::parent) {
+        disk().open.insert(file as usize, folder.to_owned());
+    }
     opened
 }
 
 unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
     disk().open.remove(&(file as usize));
     // SAFETY: the method of the system, with its own file.
-    unsafe { (system_methods(file).xClose.expect("a method"))(file) }
+    unsafe { (vfs::system(file).xClose.expect("a method"))(file) }
 }
 
 unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, to: *mut c_void, length: c_int, at: i64) -> c_int {
@@ -168,7 +125,7 @@ unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, to: *mut c_void, length:
         return ffi::SQLITE_IOERR_READ;
     }
     // SAFETY: the method of the system, with its own file and what SQLite handed over.
-    unsafe { (system_methods(file).xRead.expect("a method"))(file, to, length, at) }
+    unsafe { (vfs::system(file).xRead.expect("a method"))(file, to, length, at) }
 }
 
 unsafe extern "C" fn write(
@@ -179,7 +136,7 @@ unsafe extern "C" fn write(
 ) -> c_int {
     let write_method = |length| {
         // SAFETY: the method of the system, with its own file and no more than what SQLite handed over.
-        unsafe { (system_methods(file).xWrite.expect("a method"))(file, from, length, at) }
+        unsafe { (vfs::system(file).xWrite.expect("a method"))(file, from, length, at) }
     };
     match fails(file, |fault| matches!(fault, Fault::Full | Fault::Short | Fault::Write)) {
         Some(Fault::Short) => {
@@ -192,17 +149,12 @@ unsafe extern "C" fn write(
     }
 }
 
-unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, length: i64) -> c_int {
-    // SAFETY: the method of the system, with its own file.
-    unsafe { (system_methods(file).xTruncate.expect("a method"))(file, length) }
-}
-
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
     if fails(file, |fault| fault == Fault::Sync).is_some() {
         return ffi::SQLITE_IOERR_FSYNC;
     }
     // SAFETY: the method of the system, with its own file.
-    unsafe { (system_methods(file).xSync.expect("a method"))(file, flags) }
+    unsafe { (vfs::system(file).xSync.expect("a method"))(file, flags) }
 }
 
 /// The index of the log, which grows by pieces that are mapped.
@@ -219,5 +171,5 @@ unsafe extern "C" fn map(
         return ffi::SQLITE_IOERR_SHMSIZE;
     }
     // SAFETY: the method of the system, with its own file and what SQLite handed over.
-    unsafe { (system_methods(file).xShmMap.expect("a method"))(file, piece, size, extend, out) }
+    unsafe { (vfs::system(file).xShmMap.expect("a method"))(file, piece, size, extend, out) }
 }

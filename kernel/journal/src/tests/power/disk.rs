@@ -1,4 +1,4 @@
-//! A disk that keeps what it was told to sync, and of the rest whatever it likes: SQLite's own way to files, with an eye on
+//! A disk that keeps what it was told to sync, and of the rest whatever it likes: SQLite's [own way to files](vfs), with an eye on
 //! what is written between two syncs.
 //!
 //! The methods of SQLite's file for this system stay in place; those that write, cut and sync are told to [`Disk`] as well. A
@@ -7,13 +7,15 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::{CStr, c_char, c_int, c_void},
+    ffi::{c_int, c_void},
     fs,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use rusqlite::ffi;
+
+use super::super::vfs;
 
 /// What a disk writes as a whole.
 const SECTOR: usize = 512;
@@ -78,17 +80,6 @@ impl Chance {
 
 static DISK: OnceLock<Mutex<Disk>> = OnceLock::new();
 
-/// The methods of a file that is seen: those that SQLite calls, and behind them those of the system, which differ between the
-/// database and its log.
-#[repr(C)]
-struct Methods {
-    seen: ffi::sqlite3_io_methods,
-    system: ffi::sqlite3_io_methods,
-}
-
-/// SQLite's own way to files.
-static SYSTEM: OnceLock<usize> = OnceLock::new();
-
 impl Disk {
     /// Has all files that SQLite opens from now on in this process seen; the power is lost again and again.
     pub fn begin(chance: Chance, lost: impl FnMut(&AfterLoss<'_>) + Send + 'static) {
@@ -101,16 +92,7 @@ impl Disk {
             lost: Box::new(lost),
         };
         assert!(DISK.set(Mutex::new(disk)).is_ok(), "there is one disk a process");
-        // SAFETY: without a name it is the default one, which SQLite keeps for ever.
-        let system = unsafe { ffi::sqlite3_vfs_find(std::ptr::null()) };
-        SYSTEM.set(system as usize).unwrap();
-        // SAFETY: SQLite has given a pointer to one, and nobody writes to it but for its place in the list of all.
-        let mut seen = unsafe { *system };
-        seen.zName = c"seen".as_ptr();
-        seen.xOpen = Some(open);
-        // SAFETY: what is registered is never freed, and its methods are those of the system but for one of the same form.
-        let registered = unsafe { ffi::sqlite3_vfs_register(Box::into_raw(Box::new(seen)), 1) };
-        assert_eq!(registered, ffi::SQLITE_OK);
+        vfs::begin(c"seen", open);
     }
 
     /// From now on the disk takes so many writes and no more, and no power is lost.
@@ -194,15 +176,6 @@ fn disk() -> MutexGuard<'static, Disk> {
     DISK.get().expect("it has begun").lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The system's methods of a file that is seen.
-///
-/// # Safety
-/// Its methods are the first of a [`Methods`].
-unsafe fn system_methods(file: *mut ffi::sqlite3_file) -> &'static ffi::sqlite3_io_methods {
-    // SAFETY: as this function demands; what stands there lives for ever.
-    unsafe { &(*(*file).pMethods.cast::<Methods>()).system }
-}
-
 unsafe extern "C" fn open(
     _: *mut ffi::sqlite3_vfs,
     name: ffi::sqlite3_filename,
@@ -210,43 +183,29 @@ unsafe extern "C" fn open(
     flags: c_int,
     out: *mut c_int,
 ) -> c_int {
-    let system = *SYSTEM.get().expect("it has begun") as *mut ffi::sqlite3_vfs;
-    // SAFETY: SQLite hands over what it would hand to the system's own way, which is asked with the same.
-    let opened = unsafe { ((*system).xOpen.expect("every way opens"))(system, name, file, flags, out) };
-    let seen = flags & (ffi::SQLITE_OPEN_MAIN_DB | ffi::SQLITE_OPEN_WAL) != 0;
-    if opened != ffi::SQLITE_OK || name.is_null() || !seen {
-        return opened;
-    }
-    // SAFETY: SQLite's names end with a zero byte and live as long as the file is open.
-    let path = PathBuf::from(
-        unsafe { CStr::from_ptr(name.cast::<c_char>()) }.to_str().expect("a path of this test"),
-    );
-    // SAFETY: what was opened has methods.
-    let system_of_file = unsafe { *(*file).pMethods };
-    let seen = ffi::sqlite3_io_methods {
+    let seen = |system: ffi::sqlite3_io_methods| ffi::sqlite3_io_methods {
         xClose: Some(close),
         xWrite: Some(write),
         xTruncate: Some(truncate),
         xSync: Some(sync),
-        ..system_of_file
+        ..system
     };
-    // A few files are opened; none of them is forgotten before the process ends.
-    let methods = Box::leak(Box::new(Methods { seen, system: system_of_file }));
-    // SAFETY: they live for ever, and those that are not ours are the file's own.
-    unsafe { (*file).pMethods = &raw const methods.seen };
-    let mut disk = disk();
-    // What was there before is taken to be safe: whoever made it has synced it.
-    disk.files
-        .entry(path.clone())
-        .or_insert_with_key(|path| Kept { synced: fs::read(path).unwrap_or_default(), since: Vec::new() });
-    disk.open.insert(file as usize, path);
+    // SAFETY: what SQLite handed over.
+    let (opened, path) = unsafe { vfs::open(name, file, flags, out, seen) };
+    if let Some(path) = path {
+        let mut disk = disk();
+        // What was there before is taken to be safe: whoever made it has synced it.
+        let there = |path: &PathBuf| Kept { synced: fs::read(path).unwrap_or_default(), since: Vec::new() };
+        disk.files.entry(path.clone()).or_insert_with_key(there);
+        disk.open.insert(file as usize, path);
+    }
     opened
 }
 
 unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
     disk().open.remove(&(file as usize));
     // SAFETY: the method of the system, with its own file.
-    unsafe { (system_methods(file).xClose.expect("a method"))(file) }
+    unsafe { (vfs::system(file).xClose.expect("a method"))(file) }
 }
 
 unsafe extern "C" fn write(
@@ -261,7 +220,7 @@ unsafe extern "C" fn write(
         disk.room = room;
     }
     // SAFETY: the method of the system, with its own file and what SQLite handed over.
-    let written = unsafe { (system_methods(file).xWrite.expect("a method"))(file, from, length, at) };
+    let written = unsafe { (vfs::system(file).xWrite.expect("a method"))(file, from, length, at) };
     if written == ffi::SQLITE_OK {
         // SAFETY: SQLite hands over so many bytes.
         let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), length as usize) };
@@ -272,7 +231,7 @@ unsafe extern "C" fn write(
 
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, length: i64) -> c_int {
     // SAFETY: the method of the system, with its own file.
-    let cut = unsafe { (system_methods(file).xTruncate.expect("a method"))(file, length) };
+    let cut = unsafe { (vfs::system(file).xTruncate.expect("a method"))(file, length) };
     if cut == ffi::SQLITE_OK {
         disk().changed(file as usize, Change::Cut(length as usize));
     }
@@ -281,7 +240,7 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, length: i64) -> c_in
 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
     // SAFETY: the method of the system, with its own file.
-    let synced = unsafe { (system_methods(file).xSync.expect("a method"))(file, flags) };
+    let synced = unsafe { (vfs::system(file).xSync.expect("a method"))(file, flags) };
     if synced == ffi::SQLITE_OK {
         disk().synced(file as usize);
     }

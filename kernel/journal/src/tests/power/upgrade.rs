@@ -21,14 +21,15 @@ const VERSION: u32 = 5;
 /// Losses of power that are looked at.
 const LOSSES: usize = 60;
 
-fn write_old(path: &Path) {
+/// Writes it, with so many turns more.
+pub fn write_old(path: &Path, turns: u32) {
     let db = Connection::open(path).unwrap();
     db.execute_batch(OLD).unwrap();
     let text = "a longer text ".repeat(30);
-    let more = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 60)
+    let more = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?2)
                 INSERT INTO turns (id, session, channel, external_id, kind, queue, text, accepted_ms, after_seq)
                 SELECT 'more-' || n, 1, 'mail', 'more-' || n, 'user', 'followup', ?1, 1700000000000, 0 FROM n";
-    db.execute(more, [text]).unwrap();
+    db.execute(more, (text, turns)).unwrap();
     db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).unwrap();
     db.close().unwrap();
 }
@@ -73,7 +74,7 @@ struct Expected {
 
 fn expected() -> Expected {
     let home = Home::new();
-    write_old(&home.path());
+    write_old(&home.path(), 60);
     let old = rows(&home.path());
     assert_eq!((old.0, old.1["turns"].len() > 60), (VERSION, true));
     drop(home.open());
@@ -115,7 +116,7 @@ fn a_loss_of_power_at_any_moment_of_an_upgrade_leaves_the_old_journal_or_the_new
         }
         assert!(seed < 40, "{old} times the old one, {new} times the new one");
         let home = Home::new();
-        write_old(&home.path());
+        write_old(&home.path(), 60);
         let mut victim = Victim::start(&format!("upgrade {seed}"), &home.path());
         loop {
             let line = victim.line();
@@ -175,7 +176,7 @@ pub fn upgrade_without_room() {
     let (mut refused, mut room) = (0, 0);
     loop {
         let home = Home::new();
-        write_old(&home.path());
+        write_old(&home.path(), 60);
         Disk::has_room_for(room);
         let opened = home.try_open().map(drop);
         Disk::has_room_for(u64::MAX);

@@ -21,6 +21,9 @@ use crate::{
     state::Out,
 };
 
+/// How the reason begins of one that is off since somebody wants it so: the operator, or whoever ships it.
+pub const TURNED_OFF: &str = "turned off by";
+
 /// What is looked at with.
 #[derive(Clone, Copy)]
 pub struct Eyes<'a> {

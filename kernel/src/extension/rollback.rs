@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use drupe_agent::{Chain, TopicMessage};
 use drupe_extension_api::{FaultCode, control::ExtensionState, wire::op};
-use drupe_gate::order as gate;
+use drupe_gate::{order as gate, survey::TURNED_OFF};
 use drupe_host::Header;
 use futures_util::future::join_all;
 use jiff::Timestamp;
@@ -98,12 +98,15 @@ pub fn note(roster: &Roster, key: &Key, event: Event) -> Action {
             | ExtensionState::Stopped => roster.wired.lasting.live.gone(&key.0),
             _ => {}
         }
-        let state = change.state;
-        match &change.reason {
-            Some(reason) => tracing::warn!(extension = %key.0, ?state, "{reason}"),
-            None => tracing::debug!(extension = %key.0, ?state, "extension"),
-        }
         let payload = json!({"id": key.0, "state": change.state, "reason": change.reason});
+        let (extension, state) = (&key.0, payload["state"].as_str());
+        match &change.reason {
+            Some(reason) if reason.starts_with(TURNED_OFF) => {
+                tracing::info!(%extension, state, "{reason}");
+            }
+            Some(reason) => tracing::warn!(%extension, state, "{reason}"),
+            None => tracing::debug!(%extension, state, "extension"),
+        }
         let topic = "kernel.extension".to_owned();
         roster.bus.message(Arc::new(TopicMessage {
             topic,

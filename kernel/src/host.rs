@@ -51,8 +51,8 @@ struct Owner {
     programs: Arc<Semaphore>,
     /// Room for the requests that are sent for it.
     requests: Semaphore,
-    /// The hosts of each of its bound secrets, by its manifest and its configuration.
-    hosts: OnceLock<HashMap<String, Vec<String>>>,
+    /// The hosts of each of its bound secrets, in their order, by its manifest and its configuration.
+    hosts: OnceLock<Vec<Vec<String>>>,
     kernel: Weak<Kernel>,
     runtime: tokio::runtime::Handle,
     /// Output of calls that run, where a secret may have begun in it.
@@ -231,10 +231,10 @@ impl Owner {
             host::SEND_FILE => {
                 self.right(Right::SendFiles, operation)?;
                 let (run, ask): (_, SendFile) = (self.run(&kernel, header)?, read(payload)?);
-                let (turn, session) = (&run.scope.turn, &run.scope.session);
-                let key = format!("{FILE_KEY}{id}:{turn}:{}", ask.effect_id);
+                let of = (run.scope.turn.clone(), run.scope.session.clone());
+                let key = format!("{FILE_KEY}{id}:{}:{}", of.0, ask.effect_id);
                 let workspace = kernel.base.home.workspace().clone();
-                write(Box::pin(kernel.outbox.send_file(turn, session, key, workspace, ask)).await?)
+                write(kernel.outbox.send_file(of, key, workspace, ask).await?)
             }
             host::NOTIFY => {
                 let NotifyUser { text, session } = read(payload)?;

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     io::IsTerminal,
     os::{fd::OwnedFd, unix::net::UnixListener},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -13,14 +13,13 @@ use std::{
 use drupe_agent::SystemClock;
 use drupe_attachments::WorkspaceInbox;
 use drupe_config::{Sources, load_config};
-use drupe_extension_api::AgentId;
+use drupe_extension_api::{AgentId, Fault};
 use drupe_gate::beginning;
 use drupe_host::home::Folders;
 use drupe_journal::{Counts, Retention};
 use drupe_link::{ControlToken, Down, Home, KernelLink, Up, Verdicts};
 use drupe_redact::Redactor;
 use drupe_surface::ending::Why;
-use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tracing_subscriber::EnvFilter;
 
@@ -46,8 +45,8 @@ const ON_DISK: Duration = Duration::from_secs(300);
 /// How long a kernel refuses everything whose journal was found whole by its own start, and cannot be gone on with all the same:
 /// so that what a check does not find is no reason to start kernels as fast as the machine can.
 const DOUBTED: Duration = Duration::from_secs(10);
-/// How often files are looked for that are too old: as often as turns are.
-const FILES: Duration = Duration::from_secs(60 * 60);
+/// Time between two looks at what is too old.
+const LOOK: Duration = Duration::from_secs(60 * 60);
 
 /// What the kernel process is given.
 #[derive(Debug)]
@@ -257,7 +256,6 @@ async fn serve(
     kernel.life.keep_up("status", kernel, tell_status);
     kernel.life.keep_up("proofs", kernel, prove);
     kernel.life.keep_up("retention", kernel, let_go);
-    kernel.life.keep_up("inbox", kernel, let_go_of_files);
     kernel.life.tasks.spawn(look_at_all(Arc::clone(kernel)));
     kernel.life.tasks.spawn(control::turns::finish_deletions(Arc::clone(kernel)));
     kernel.life.keep_up("backups", &kernel.backups, Backups::run);
@@ -273,15 +271,18 @@ async fn serve(
     }
     let served = async {
         tokio::select! {
-            _ = kernel.life.ending.wait() => Ok(()),
+            why = kernel.life.ending.wait() => Ok(why),
             end = &mut serving => {
                 Err(Failure::new(FAILED, format!("the control socket cannot be served: {end:?}")))
             }
         }
     };
-    meanwhile(served, kernel, pulse, down).await?;
+    let why = meanwhile(served, kernel, pulse, down).await?;
     kernel.supervision.tell(&Up::Draining);
-    tracing::info!(why = ?kernel.life.ending.decided(), "draining");
+    match why {
+        Why::Stop => tracing::info!("draining, to stop"),
+        Why::Restart { reason } => tracing::info!(reason, "draining, to restart"),
+    }
     let drained = async {
         boot::drain(kernel).await;
         kernel.store.clone().close().await
@@ -356,33 +357,34 @@ fn listen(link: Arc<KernelLink>) -> mpsc::UnboundedReceiver<Down> {
     heard
 }
 
-/// Lets go of what the journal is not to keep, until the kernel drains. What is not done by then is the next one's.
+/// Lets go of turns that are not to be kept, and of files that people sent which are as old, now and again and again until the kernel
+/// drains. What is not done by then is the next one's.
 async fn let_go(kernel: Arc<Kernel>) {
     let retention = &kernel.base.config.journal.retention;
     let keep = Retention::of(retention.max_age_days, retention.max_mb);
+    if keep == Retention::default() {
+        return;
+    }
     let archive = retention.archive.folder(kernel.base.home.root());
-    kernel.life.cancel.run_until_cancelled(kernel.store.keep_on_within(keep, archive.as_deref())).await;
+    let letting_go = async {
+        loop {
+            if let Err(error) = let_go_once(&kernel, keep, archive.as_deref()).await {
+                tracing::warn!(%error, "what is old is not deleted; tried again in an hour");
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    kernel.life.cancel.run_until_cancelled(letting_go).await;
 }
 
-/// Lets go of files that people sent, as of turns that are as old and by the same clock, until the kernel closes.
-async fn let_go_of_files(kernel: Arc<Kernel>) {
-    let Some(days) = kernel.base.config.journal.retention.max_age_days else { return };
-    loop {
-        match kernel.store.looked_ms().await {
-            Ok(Some(looked)) => {
-                let inbox = WorkspaceInbox::new(kernel.base.home.workspace());
-                let before = looked.min(kernel.base.clock.now_ms()) - i64::from(days) * 24 * 60 * 60 * 1000;
-                let letting_go =
-                    move || inbox.let_go(Timestamp::from_millisecond(before).unwrap_or_default());
-                let _ = tokio::task::spawn_blocking(letting_go).await;
-            }
-            Ok(None) => {}
-            Err(error) => tracing::warn!(%error, "old files are looked for later"),
-        }
-        if kernel.life.closing.run_until_cancelled(tokio::time::sleep(FILES)).await.is_none() {
-            return;
-        }
+async fn let_go_once(kernel: &Kernel, keep: Retention, archive: Option<&Path>) -> Result<(), Fault> {
+    let turns = kernel.store.keep_within(keep, archive).await?;
+    if turns > 0 {
+        tracing::info!(turns, "deleted the oldest turns, as `journal.retention` says");
     }
+    let Some(before) = kernel.store.too_old(keep).await? else { return Ok(()) };
+    let inbox = WorkspaceInbox::new(kernel.base.home.workspace());
+    tokio::task::spawn_blocking(move || inbox.let_go(before)).await.map_err(Fault::internal)
 }
 
 /// Proves to the supervisor that the journal is not stuck, where it asks for that, until the kernel closes. What the journal

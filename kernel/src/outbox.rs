@@ -3,28 +3,25 @@
 mod showing;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use drupe_agent::one_line;
-use drupe_attachments::{OutgoingError, OutgoingFile, OutgoingFiles};
+use drupe_attachments::OutgoingFiles;
 use drupe_bus::Bus;
 use drupe_config::CopyRule;
 use drupe_extension_api::{
     ExtensionId, Fault, FaultCode, SessionId, TurnId,
-    wire::{
-        ChannelStream, Delivery, FileSent, LONGEST_CAPTION, OutboundFile, OutboundMessage, SendFile,
-        StreamPart, op,
-    },
+    wire::{ChannelStream, Delivery, FileSent, LONGEST_CAPTION, OutboundMessage, SendFile, StreamPart, op},
 };
 use drupe_gate::pace::Pace;
-use drupe_host::{Header, Instance};
-use drupe_journal::{Delivery as Due, FileMessage, Outbound, QueuedTurn, Sent, Store, StoreError, WayOut};
-use drupe_surface::lanes::{Lanes, Recipient, Took};
-use drupe_wiring::Snapshot;
+use drupe_host::Header;
+use drupe_journal::{Delivery as Due, FileMessage, Outbound, QueuedTurn, Sent, Store, StoreError, told_of};
+use drupe_surface::lanes::{Lane, Lanes, LeftOver, Recipient};
+use drupe_wiring::{Snapshot, WiredChannel};
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -55,7 +52,7 @@ const REMOTE_ID: usize = 256;
 /// How often a message is tried before it is given up.
 const ATTEMPTS: u32 = 20;
 
-/// What goes out to people: the messages of a channel in their order, and no channel waits for another.
+/// What goes out to people: the texts of a channel in their order and its files in theirs, and none of these waits for another.
 pub struct Outbox {
     life: Life,
     store: Store,
@@ -65,6 +62,8 @@ pub struct Outbox {
     copies: Vec<CopyRule>,
     /// What is kept of files until it is known what became of them.
     pub files: OutgoingFiles,
+    /// Held while a copy may lie there that has no row yet.
+    keeping: tokio::sync::Mutex<()>,
     /// How often each extension may show something to the user.
     notices: Pace,
     due: Notify,
@@ -82,6 +81,7 @@ impl Outbox {
             bus,
             copies: Vec::new(),
             files,
+            keeping: tokio::sync::Mutex::default(),
             notices: Pace::new("notices", 10),
             due: Notify::default(),
             end: CancellationToken::new(),
@@ -145,74 +145,85 @@ impl Outbox {
         }
         let session = self.place_of_notice(session).await?;
         self.notices.take(by, Instant::now())?;
-        self.show(session, format!("`{by}`: {text}")).await
+        self.show(session, None, format!("`{by}`: {text}")).await
     }
 
     /// Shows people a text of the daemon's own: in that session, or where a person wrote last.
     pub async fn tell(&self, session: Option<SessionId>, text: String) -> Result<(), Fault> {
         let session = self.place_of_notice(session).await?;
-        self.show(session, text).await
+        self.show(session, None, text).await
     }
 
     /// Sends a file of the workspace to whoever wrote in a turn, once for each key. Where no channel takes it, they are told where it is.
     pub async fn send_file(
-        &self,
-        turn: &TurnId,
-        session: &SessionId,
+        self: &Arc<Self>,
+        (turn, session): (TurnId, SessionId),
         key: String,
         workspace: PathBuf,
         ask: SendFile,
     ) -> Result<FileSent, Fault> {
-        let SendFile { path, text, sha256, effect_id: _ } = ask;
-        if text.len() > LONGEST_CAPTION {
-            let message =
-                format!("beside a file stand at most {LONGEST_CAPTION} bytes, and these are {}", text.len());
+        if ask.text.len() > LONGEST_CAPTION {
+            let message = format!(
+                "beside a file stand at most {LONGEST_CAPTION} bytes, and these are {}",
+                ask.text.len()
+            );
             return Err(Fault::invalid(message).help("say the rest in the answer"));
         }
-        // What is kept of one that is on its way is not written over.
-        if let Some(channel) = self.store.channel_of_message(key.clone()).await? {
-            return Ok(FileSent::OnItsWay { channel });
-        }
-        let (files, kept_key, from) = (self.files.clone(), key.clone(), path.clone());
-        let keeping = tokio::task::spawn_blocking(move || files.keep(&workspace, &from, &kept_key));
-        let OutgoingFile { name, bytes, hash, media_type } =
-            keeping.await.map_err(Fault::internal)?.map_err(|error| kept_not(&path, error))?;
-        let to = self.store.way_out(turn).await;
-        let to = to.inspect_err(|_| self.files.forget(&key))?;
-        let is_other = sha256.is_some_and(|sha256| sha256 != hash);
-        let takes = |to: &WayOut| self.takes_files(&to.channel);
-        let Some(to) = to.filter(takes).filter(|_| !is_other) else {
-            self.files.forget(&key);
-            if is_other {
-                let message = format!("`{path}` was changed meanwhile, and is not sent");
-                return Err(Fault::invalid(message).help("call the tool again"));
+        let own = Arc::clone(self);
+        let sending = async move {
+            let _keeping = own.keeping.lock().await;
+            if let Some(sent) = own.store.file_sent(key.clone()).await? {
+                return Ok(sent);
             }
-            let told = format!("a file for you: `{path}` in the workspace, {bytes} bytes. {text}");
-            self.show(session.clone(), told.trim_end().to_owned()).await?;
+            let sent = own.keep_and_queue((turn, session), key, workspace, ask).await;
+            if !matches!(sent, Ok(FileSent::OnItsWay { .. })) {
+                own.remove_what_is_not_on_its_way().await;
+            }
+            sent
+        };
+        self.life.whole(sending).await
+    }
+
+    async fn keep_and_queue(
+        &self,
+        (turn, session): (TurnId, SessionId),
+        key: String,
+        workspace: PathBuf,
+        SendFile { path, text, sha256, effect_id: _ }: SendFile,
+    ) -> Result<FileSent, Fault> {
+        let (files, kept, from) = (self.files.clone(), key.clone(), path.clone());
+        let keeping = tokio::task::spawn_blocking(move || files.keep(&workspace, &from, &kept));
+        let file = keeping.await.map_err(Fault::internal)??;
+        if sha256.is_some_and(|sha256| sha256 != file.sha256) {
+            let message = format!("`{path}` was changed meanwhile, and is not sent");
+            return Err(Fault::invalid(message).help("call the tool again"));
+        }
+        let channel = self.store.channel_of(&turn).await?;
+        let Some(channel) = channel.filter(|channel| self.takes_files(channel)) else {
+            let told = format!("a file for you: `{path}` in the workspace, {} bytes. {text}", file.bytes);
+            self.show(session, Some(told_of(&key)), told.trim_end().to_owned()).await?;
             return Ok(FileSent::Told);
         };
-        let channel = to.channel.clone();
-        let file = OutboundFile { name, bytes, sha256: hash, media_type: media_type.to_owned() };
-        let message = FileMessage { text, path, file };
-        // The row may be there although this says no: what is kept goes once it is known that there is none.
-        self.store.queue_file(key, to, message).await?;
+        self.store.queue_file(key, turn, FileMessage { text, path, file }).await?;
         self.wake();
         Ok(FileSent::OnItsWay { channel })
     }
 
     /// Whether a channel of that name takes files.
     fn takes_files(&self, channel: &str) -> bool {
-        self.wired.snapshot().file_channels.iter().any(|id| id.as_str() == channel)
+        find(&self.wired.snapshot(), channel).is_some_and(|channel| channel.takes_files)
     }
 
-    /// Removes what is kept of files that are not on their way. To be called before any can be sent: one that is about to be queued has no
-    /// row yet.
+    /// Removes what is kept of files that are not on their way.
     pub async fn sweep(&self) {
+        let _keeping = self.keeping.lock().await;
+        self.remove_what_is_not_on_its_way().await;
+    }
+
+    async fn remove_what_is_not_on_its_way(&self) {
         match self.store.files_on_the_way().await {
-            Ok(keys) => self.files.sweep(&keys),
-            Err(error) => {
-                tracing::warn!(%error, "copies of files that were sent are removed after the next start");
-            }
+            Ok(all) => self.files.sweep(all.iter().map(|one| one.key.as_str())),
+            Err(error) => tracing::warn!(%error, "copies of files that are not sent are removed later"),
         }
     }
 
@@ -225,9 +236,9 @@ impl Outbox {
         }
     }
 
-    async fn show(&self, session: SessionId, text: String) -> Result<(), Fault> {
+    async fn show(&self, session: SessionId, key: Option<String>, text: String) -> Result<(), Fault> {
         let copies = self.copies(&session, &text);
-        if self.store.notice(session, text, copies).await? {
+        if self.store.notice(session, key, text, copies).await? {
             self.wake();
         }
         Ok(())
@@ -246,7 +257,7 @@ impl Outbox {
                 let (session, address) = (session.clone(), address.clone());
                 let part = ChannelStream { session, address, message, part };
                 let header = Header { timeout: Some(PART), ..Header::default() };
-                channel.call::<serde_json::Value>(op::CHANNEL_STREAM, &part, header).await
+                channel.instance.call::<serde_json::Value>(op::CHANNEL_STREAM, &part, header).await
             };
             // A channel that cannot stream says so at once, and is left alone.
             if send(None, StreamPart::Begin).await.is_err() {
@@ -283,20 +294,8 @@ impl Outbox {
     }
 }
 
-/// Why a file does not go out.
-fn kept_not(path: &str, error: OutgoingError) -> Fault {
-    match error {
-        OutgoingError::NoFile(why) => Fault::not_found(why),
-        OutgoingError::Refused(why) => Fault::invalid(format!("`{path}` is not sent: {why}")),
-        OutgoingError::Busy(why) => Fault::new(FaultCode::Busy, why),
-        OutgoingError::Unreadable(error) => {
-            Fault::new(FaultCode::Unavailable, format!("`{path}` cannot be kept to be sent: {error}"))
-        }
-    }
-}
-
-fn find(snapshot: &Snapshot, channel: &str) -> Option<Arc<Instance>> {
-    ExtensionId::new(channel).ok().and_then(|id| snapshot.channels.get(&id).map(Arc::clone))
+fn find(snapshot: &Snapshot, channel: &str) -> Option<WiredChannel> {
+    ExtensionId::new(channel).ok().and_then(|id| snapshot.channels.get(&id).cloned())
 }
 
 /// Sends what is due, until [`Outbox::finish`].
@@ -324,99 +323,90 @@ pub async fn send_until_the_end(outbox: Arc<Outbox>) {
     }
 }
 
-/// Begins to send what is due to the channels that are free.
+/// Begins to send what is due in the lanes that are free.
 async fn deliver(outbox: &Arc<Outbox>, lanes: &mut Lanes) -> Result<(), StoreError> {
     let snapshot = outbox.wired.snapshot();
-    let mut by_channel: BTreeMap<String, Vec<Due>> = BTreeMap::new();
+    let mut by_lane: BTreeMap<Lane, Vec<Due>> = BTreeMap::new();
     for due in outbox.store.due_deliveries().await? {
-        by_channel.entry(due.message.channel.clone()).or_default().push(due);
-    }
-    for (name, mut due) in by_channel {
-        due.retain(|one| !lanes.holds(&name, &recipient(one)));
-        if due.is_empty() {
-            continue;
+        let lane = Lane { channel: due.message.channel.clone(), of_files: due.file.is_some() };
+        if !lanes.holds(&lane, &recipient(&due)) {
+            by_lane.entry(lane).or_default().push(due);
         }
-        let channel = find(&snapshot, &name).filter(|_| lanes.is_free(&name));
+    }
+    for (lane, due) in by_lane {
+        let channel = find(&snapshot, &lane.channel).filter(|_| lanes.is_free(&lane));
         let Some(channel) = channel else { continue };
         let own = Arc::clone(outbox);
-        lanes.begin(name, async move { send_all(&own, &channel, due).await });
+        lanes.begin(lane, async move { send_all(&own, &channel, due).await });
     }
     Ok(())
 }
 
-/// Sends messages to a channel in their order.
-async fn send_all(outbox: &Outbox, channel: &Instance, due: Vec<Due>) -> Took {
-    let mut held = BTreeSet::new();
+/// Sends the messages of a lane in their order; gives what was not taken.
+async fn send_all(outbox: &Outbox, channel: &WiredChannel, due: Vec<Due>) -> LeftOver {
+    let mut not_taken = LeftOver::new();
     for delivery in due {
-        let to = recipient(&delivery);
-        if held.contains(&to) {
+        let to = Some(recipient(&delivery));
+        if not_taken.contains(&to) {
             continue;
         }
-        match send(outbox, channel, delivery).await {
-            Ok(Next::Any) => {}
-            Ok(Next::OfOthers) => drop(held.insert(to)),
-            Ok(Next::None) => return Took::NoMore,
+        let waits = match send(outbox, channel, delivery).await {
+            Ok(None) => continue,
+            // What goes elsewhere does not wait for it.
+            Ok(Some(FaultCode::Busy)) => to,
+            Ok(Some(_)) => None,
             Err(error) => {
                 tracing::error!(%error, "the journal does not record what is sent");
-                return Took::NoMore;
+                None
             }
+        };
+        let all_wait = waits.is_none();
+        not_taken.insert(waits);
+        if all_wait {
+            break;
         }
     }
-    if held.is_empty() { Took::All } else { Took::AllBut(held) }
+    not_taken
 }
 
 fn recipient(due: &Due) -> Recipient {
     (due.session.clone(), due.message.address.clone())
 }
 
-/// Which message a channel may be given after one.
-enum Next {
-    Any,
-    /// One of another conversation, or to another place: this one has to wait.
-    OfOthers,
-    None,
-}
-
-/// Sends one message, and says which one may be next.
-async fn send(outbox: &Outbox, channel: &Instance, due: Due) -> Result<Next, StoreError> {
+/// Sends one message; the fault for which it is to be sent again, if it is.
+async fn send(outbox: &Outbox, channel: &WiredChannel, due: Due) -> Result<Option<FaultCode>, StoreError> {
     let store = &outbox.store;
     store.sending(due.id).await?;
-    let key = due.file.is_some().then(|| due.key.clone());
-    let is_lost = key.as_ref().is_some_and(|_| !outbox.takes_files(&due.message.channel));
-    let message = OutboundMessage {
-        delivery: due.key,
-        kind: due.kind,
-        session: due.session,
-        address: due.message.address,
-        text: due.message.text,
-        file: due.file,
-    };
-    let time = if key.is_some() { SEND_FILE } else { SEND };
-    let header = Header { timeout: Some(time), ..Header::default() };
-    let said = match is_lost {
+    let is_file = due.file.is_some();
+    let time = if is_file { SEND_FILE } else { SEND };
+    let Outbound { channel: name, address, text } = due.message;
+    let Due { key: delivery, kind, session, file, .. } = due;
+    let message = OutboundMessage { delivery, kind, session, address, text, file };
+    let said = match is_file && !channel.takes_files {
         // It is another one by now than when the file was handed over.
         true => Err(Fault::denied("this channel takes no files any more")),
-        false => channel.call::<Delivery>(op::CHANNEL_SEND, &message, header).await,
+        false => {
+            let header = Header { timeout: Some(time), ..Header::default() };
+            channel.instance.call::<Delivery>(op::CHANNEL_SEND, &message, header).await
+        }
     };
-    let is_busy = said.as_ref().is_err_and(|fault| fault.code == FaultCode::Busy);
+    let code = said.as_ref().err().map(|fault| fault.code);
     let end = end(due.attempts, said);
-    let channel = due.message.channel;
     match &end {
         Sent::Delivered { .. } => {}
-        Sent::Again(why) | Sent::Failed(why) => tracing::warn!(channel, why, "a message was not taken"),
-        Sent::Uncertain(why) => tracing::warn!(channel, why, "nobody knows whether a message arrived"),
+        Sent::Again(why) | Sent::Failed(why) => {
+            tracing::warn!(channel = name, why, "a message was not taken");
+        }
+        Sent::Uncertain(why) => {
+            tracing::warn!(channel = name, why, "nobody knows whether a message arrived");
+        }
     }
-    let next = match end {
-        Sent::Again(_) if is_busy => Next::OfOthers,
-        Sent::Again(_) => Next::None,
-        _ => Next::Any,
-    };
-    let again = matches!(end, Sent::Again(_));
+    let again = code.filter(|_| matches!(end, Sent::Again(_)));
     store.sent(due.id, end).await?;
-    if let Some(key) = key.filter(|_| !again) {
-        outbox.files.forget(&key);
+    if is_file && again.is_none() {
+        outbox.sweep().await;
     }
-    Ok(next)
+    Ok(again)
 }
 
 /// What becomes of a message, by what its channel says.

@@ -10,12 +10,22 @@ mod kind;
 mod name;
 mod outgoing;
 
+use sha2::{Digest as _, Sha256};
+
 pub use inbox::{
-    FOLDER, InboxError, InboxFile, LARGEST_RECEIVED, MOST_BYTES, MOST_FILES, Receiving, WorkspaceInbox,
+    FOLDER, InboxFile, LARGEST_RECEIVED, OF_ALL, OF_CONVERSATION, OF_WRITER, Receiving, WorkspaceInbox,
 };
 pub use kind::FileKind;
 pub use name::safe_name;
-pub use outgoing::{LARGEST_SENT, MOST_WAITING, OutgoingError, OutgoingFile, OutgoingFiles};
+pub use outgoing::{LARGEST_SENT, MOST_WAITING, OutgoingFiles};
 
 /// The attribute that marks a file in which text of strangers stands, as the tools for files know it.
 const MARK: &str = "user.drupe.strangers";
+
+fn hash(text: &str) -> String {
+    hex(&Sha256::digest(text))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

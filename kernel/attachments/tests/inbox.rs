@@ -8,9 +8,9 @@ use std::{
 };
 
 use drupe_attachments::{
-    FileKind, InboxError, InboxFile, LARGEST_RECEIVED, MOST_FILES, Receiving, WorkspaceInbox,
+    FileKind, InboxFile, LARGEST_RECEIVED, OF_ALL, OF_CONVERSATION, OF_WRITER, Receiving, WorkspaceInbox,
 };
-use drupe_extension_api::SessionId;
+use drupe_extension_api::{FaultCode, SessionId};
 use jiff::{SignedDuration, Timestamp};
 
 fn session() -> SessionId {
@@ -96,29 +96,88 @@ fn what_is_too_large_or_too_much_is_refused() {
     let mut receiving = begin(workspace, "1", "a").expect("it begins");
     let most = vec![0; usize::try_from(LARGEST_RECEIVED).expect("it fits")];
     receiving.write(&most).expect("it fits");
-    assert!(matches!(receiving.write(b"x"), Err(InboxError::Refused(said)) if said.contains("20 MB")));
-    drop(receiving);
-    for file in 0..MOST_FILES {
-        fs::write(workspace.join(format!("inbox/telegram+person.7/{file}")), "").expect("it is written");
-    }
-    let full = WorkspaceInbox::new(workspace).begin(&session(), "1", 0, "a");
-    assert!(matches!(full, Err(InboxError::Refused(said)) if said.contains("is full")));
+    let refused = receiving.write(b"x").expect_err("it is too large");
+    assert_eq!((refused.code, refused.message.contains("20 MB")), (FaultCode::Invalid, true));
+}
+
+/// Why nothing more is taken in for a conversation; none where it is.
+fn full(workspace: &Path, session: &str) -> Option<String> {
+    let session = session.parse().expect("an id");
+    let begun = WorkspaceInbox::new(workspace).begin(&session, "new", 0, "a");
+    let fault = begun.err()?;
+    assert_eq!(fault.code, FaultCode::Invalid);
+    Some(fault.message)
+}
+
+fn fill(workspace: &Path, folder: &str, files: usize) {
+    let folder = workspace.join("inbox").join(folder);
+    fs::create_dir_all(&folder).expect("a folder");
+    (0..files).for_each(|file| fs::write(folder.join(file.to_string()), "").expect("it is written"));
 }
 
 #[test]
-fn no_link_leads_out_of_the_workspace() {
+fn a_conversation_a_person_and_all_together_have_so_many_files_and_bytes() {
+    let workspace = tempfile::tempdir().expect("a folder");
+    let workspace = workspace.path();
+    let says = |session: &str, what: &str| {
+        let said = full(workspace, session).expect("it is full");
+        assert!(said.contains(what), "{said}");
+    };
+    fill(workspace, "telegram+person.7", OF_CONVERSATION.0);
+    says("telegram:person.7", "of this conversation at most 500 files of 1000 MB");
+    // Whoever begins anew has another conversation, and the same room.
+    assert_eq!(full(workspace, "telegram:person.7:x"), None);
+    fill(workspace, "telegram+person.7+1", OF_CONVERSATION.0 - 1);
+    assert_eq!(full(workspace, "telegram:person.7:x"), None);
+    fill(workspace, "telegram+person.7+2", OF_WRITER.0 - 2 * OF_CONVERSATION.0 + 1);
+    says("telegram:person.7:x", "of all conversations with whoever writes here at most 1000 files");
+    for other in ["telegram:person.77", "slack:person.7", "telegram:group.7"] {
+        assert_eq!(full(workspace, other), None, "{other}");
+    }
+    for other in 0..(OF_ALL.0 - OF_WRITER.0) / OF_CONVERSATION.0 {
+        fill(workspace, &format!("telegram+group.{other}"), OF_CONVERSATION.0);
+    }
+    says("slack:person.7", "of all conversations at most 10000 files of 20000 MB");
+    fs::remove_dir_all(workspace.join("inbox")).expect("it goes");
+    // Nothing is written of these: a file may be long and take no room.
+    let sparse = |session: &str, bytes| {
+        fill(workspace, session, 1);
+        let file = fs::File::create(workspace.join("inbox").join(session).join("0")).expect("a file");
+        file.set_len(bytes).expect("it has that length");
+    };
+    sparse("telegram+person.7", OF_CONVERSATION.1);
+    says("telegram:person.7", "of this conversation");
+    sparse("telegram+person.7+1", OF_WRITER.1 - OF_CONVERSATION.1);
+    says("telegram:person.7:x", "whoever writes here");
+    sparse("telegram+person.8", OF_ALL.1);
+    says("slack:person.7", "of all conversations at most");
+}
+
+#[test]
+fn what_somebody_made_of_the_folders_is_refused_and_no_link_leads_out_of_the_workspace() {
     let (workspace, elsewhere) =
         (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
     let workspace = workspace.path();
+    let says = |what: &str| {
+        let said = full(workspace, "telegram:person.7").expect("it is refused");
+        assert!(said.contains("`inbox` of the workspace cannot be used"), "{what}: {said}");
+    };
     symlink(elsewhere.path(), workspace.join("inbox")).expect("a link");
-    let begun = WorkspaceInbox::new(workspace).begin(&session(), "1", 0, "a");
-    assert!(matches!(begun, Err(InboxError::Refused(said)) if said.contains("no folder")));
+    says("a link in place of the inbox");
+    fs::remove_file(workspace.join("inbox")).expect("it goes");
+    fs::write(workspace.join("inbox"), "").expect("it is written");
+    says("a file in its place");
     fs::remove_file(workspace.join("inbox")).expect("it goes");
     fs::create_dir(workspace.join("inbox")).expect("a folder");
     symlink(elsewhere.path(), workspace.join("inbox/telegram+person.7")).expect("a link");
-    let begun = WorkspaceInbox::new(workspace).begin(&session(), "1", 0, "a");
-    assert!(matches!(begun, Err(InboxError::Refused(said)) if said.contains("no folder")));
+    says("a link in place of a conversation");
     assert_eq!(fs::read_dir(elsewhere.path()).expect("it is there").count(), 0, "nothing was written there");
+    fs::remove_file(workspace.join("inbox/telegram+person.7")).expect("it goes");
+    // A folder in place of a file is none that came, and holds nobody's messages up.
+    let kept = take(workspace, "new", "a", b"came");
+    fs::remove_file(workspace.join(&kept.path)).expect("it goes");
+    fs::create_dir(workspace.join(&kept.path)).expect("a folder");
+    says("a folder in place of a file");
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::{
     os::unix::fs::symlink,
 };
 
-use drupe_attachments::{LARGEST_SENT, MOST_WAITING, OutgoingError, OutgoingFiles};
+use drupe_attachments::{LARGEST_SENT, MOST_WAITING, OutgoingFiles};
+use drupe_extension_api::{Fault, FaultCode, wire::OutboundFile};
 
 struct Scene {
     root: tempfile::TempDir,
@@ -25,7 +26,7 @@ impl Scene {
         fs::write(self.root.path().join("workspace").join(path), content).expect("it is written");
     }
 
-    fn keep(&self, path: &str, key: &str) -> Result<drupe_attachments::OutgoingFile, OutgoingError> {
+    fn keep(&self, path: &str, key: &str) -> Result<OutboundFile, Fault> {
         self.outgoing.keep(&self.root.path().join("workspace"), path, key)
     }
 
@@ -41,15 +42,16 @@ fn what_is_sent_is_what_there_was_when_it_was_kept() {
     let scene = scene();
     scene.write("a.pdf", b"%PDF-1.7 first");
     let kept = scene.keep("a.pdf", "one").expect("it is kept");
-    assert_eq!((kept.name.as_str(), kept.bytes, kept.media_type), ("a.pdf", 14, "application/pdf"));
-    assert_eq!(kept.hash.len(), 64);
+    assert_eq!((kept.name.as_str(), kept.bytes, kept.media_type.as_str()), ("a.pdf", 14, "application/pdf"));
+    // As `sha256sum` has it.
+    assert_eq!(kept.sha256, "4916bb68e172d60c02899fb39b71b4f0fec1dc813dca22d4d364d4353365ca86");
     scene.write("a.pdf", b"%PDF-1.7 later");
     assert_eq!(scene.kept("one").as_deref(), Some(&b"%PDF-1.7 first"[..]));
     let later = scene.keep("./a.pdf", "two").expect("it is kept");
-    assert_ne!(later.hash, kept.hash);
-    scene.outgoing.sweep(&["two".to_owned()]);
+    assert_ne!(later.sha256, kept.sha256);
+    scene.outgoing.sweep(["two"].into_iter());
     assert_eq!((scene.kept("one"), scene.kept("two").is_some()), (None, true));
-    scene.outgoing.forget("two");
+    scene.outgoing.sweep([].into_iter());
     assert_eq!(scene.kept("two"), None);
 }
 
@@ -61,16 +63,18 @@ fn nothing_but_a_file_of_the_workspace_goes_out() {
     symlink("..", scene.root.path().join("workspace/up")).expect("a link");
     fs::create_dir(scene.root.path().join("workspace/folder")).expect("a folder");
     for path in ["../secret", "/etc/passwd", "link", "up/secret", "folder", "nothing", "", "a\0b"] {
-        assert!(matches!(scene.keep(path, "k"), Err(OutgoingError::NoFile(_))), "{path}");
+        let fault = scene.keep(path, "k").expect_err("it is no file of the workspace");
+        assert_eq!(fault.code, FaultCode::NotFound, "{path}");
     }
     scene.write("empty", b"");
-    assert!(matches!(scene.keep("empty", "k"), Err(OutgoingError::Refused(said)) if said.contains("empty")));
+    let refused = |path: &str| scene.keep(path, "k").expect_err("it is not sent").message;
+    assert_eq!(refused("empty"), "`empty` is not sent: it is empty");
     let large = fs::File::create(scene.root.path().join("workspace/large")).expect("a file");
     large.set_len(LARGEST_SENT).expect("it has that length");
     scene.keep("large", "large").expect("it is kept");
     (&large).write_all(b"x").expect("it is written");
     large.set_len(LARGEST_SENT + 1).expect("it has that length");
-    assert!(matches!(scene.keep("large", "k"), Err(OutgoingError::Refused(said)) if said.contains("50 MB")));
+    assert_eq!(refused("large"), "`large` is not sent: it has more than 50 MB, the most that is sent");
     assert_eq!(scene.kept("k"), None);
     assert_eq!(fs::read_dir(scene.root.path().join("outgoing")).expect("it is there").count(), 1);
 }
@@ -82,6 +86,6 @@ fn so_many_wait_and_one_that_waits_is_kept_anew() {
     for n in 0..MOST_WAITING {
         scene.keep("a", &n.to_string()).expect("it is kept");
     }
-    assert!(matches!(scene.keep("a", "more"), Err(OutgoingError::Busy(_))));
+    assert_eq!(scene.keep("a", "more").expect_err("too many wait").code, FaultCode::Busy);
     scene.keep("a", "0").expect("it is there already");
 }

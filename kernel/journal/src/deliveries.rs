@@ -1,9 +1,10 @@
 //! What a kernel asks of the outbox, whose rows and states are in [`outbox`].
 
-use drupe_extension_api::{EffectId, SessionId, TurnId, wire::OutboundFile};
+use drupe_extension_api::{EffectId, SessionId, TurnId, wire::FileSent};
 
 use crate::{
-    Delivery, DeliveryId, FileMessage, Outbound, Sent, Store, StoreError, WayOut, outbox, writer::Survives,
+    Delivery, DeliveryId, FileMessage, FileOnTheWay, Outbound, Sent, Store, StoreError, outbox,
+    writer::{Survives, Writing},
 };
 
 impl Store {
@@ -22,17 +23,17 @@ impl Store {
         self.write(Survives::Power, move |on| outbox::ended(on, delivery, &end)).await
     }
 
-    /// Tells a session of something that nobody asked for; true where it also waits to be sent through a channel. `copies` go out
-    /// besides.
+    /// Tells a session of something that nobody asked for, once for a key; true where it also waits to be sent through a channel.
+    /// `copies` go out besides.
     pub async fn notice(
         &self,
         session: SessionId,
+        key: Option<String>,
         text: String,
         copies: Vec<Outbound>,
     ) -> Result<bool, StoreError> {
-        let queued =
-            self.write(Survives::Power, move |on| outbox::notice(on, &session, &text, &copies)).await?;
-        Ok(queued.is_some())
+        let notice = move |on: &mut Writing<'_>| outbox::notice(on, &session, key.as_deref(), &text, &copies);
+        Ok(self.write(Survives::Power, notice).await?.is_some())
     }
 
     /// Tells whoever wrote through a channel of a question about a call, once for each key; true where it waits to be sent. `copies` of
@@ -53,33 +54,25 @@ impl Store {
         self.write(Survives::Power, move |on| outbox::settled(on, &key, &text)).await
     }
 
-    /// Where what is sent in a turn goes; none where nobody wrote there through a channel.
-    pub async fn way_out(&self, turn: &TurnId) -> Result<Option<WayOut>, StoreError> {
+    /// Through which channel it goes what is sent in a turn; none where nobody wrote there through one.
+    pub async fn channel_of(&self, turn: &TurnId) -> Result<Option<String>, StoreError> {
         let turn = turn.clone();
-        self.read_few(move |db| outbox::way_out(db, &turn)).await
+        let way = self.read_few(move |db| outbox::way_out(db, &turn, "")).await?;
+        Ok(way.map(|(_, message)| message.channel))
     }
 
-    /// The channel of what was queued to be sent under a key; none where nothing was.
-    pub async fn channel_of_message(&self, key: String) -> Result<Option<String>, StoreError> {
-        self.read_few(move |db| outbox::channel_of(db, &key)).await
+    /// What became of a file that was to be sent under a key, as far as it was known at once; none where nothing did.
+    pub async fn file_sent(&self, key: String) -> Result<Option<FileSent>, StoreError> {
+        self.read_few(move |db| outbox::file_sent(db, &key)).await
     }
 
-    /// Queues a file to be sent under a key that nothing has.
-    pub async fn queue_file(&self, key: String, to: WayOut, file: FileMessage) -> Result<(), StoreError> {
-        self.write(Survives::Power, move |on| outbox::queue_file(on, &key, &to, &file)).await
+    /// Queues a file to be sent in a turn, under a key that nothing has.
+    pub async fn queue_file(&self, key: String, turn: TurnId, file: FileMessage) -> Result<(), StoreError> {
+        self.write(Survives::Power, move |on| outbox::queue_file(on, &key, &turn, &file)).await
     }
 
-    /// The keys of files of which it is not known what became.
-    pub async fn files_on_the_way(&self) -> Result<Vec<String>, StoreError> {
+    /// The files of which it is not known what became.
+    pub async fn files_on_the_way(&self) -> Result<Vec<FileOnTheWay>, StoreError> {
         self.read(outbox::files_on_the_way).await
-    }
-
-    /// The file that a channel is sending under this key at this moment.
-    pub async fn file_being_sent(
-        &self,
-        key: String,
-        channel: String,
-    ) -> Result<Option<OutboundFile>, StoreError> {
-        self.read_few(move |db| outbox::file_being_sent(db, &key, &channel)).await
     }
 }

@@ -16,7 +16,8 @@ use crate::{
 
 /// Records a message and queues the turn that answers it.
 pub(crate) fn accept(on: &mut Writing<'_>, inbound: &Inbound) -> Result<Accepted, StoreError> {
-    if let Some(turn) = known(on, inbound)? {
+    let Inbound { ask, origin, .. } = inbound;
+    if let Some(turn) = turn_of(on.db, origin, &ask.channel, &ask.external_id)? {
         let queued = turns::queued(on.db, &turn)?;
         return Ok(Accepted { turn, duplicate: true, queued, superseded: Vec::new() });
     }
@@ -57,12 +58,6 @@ pub(crate) fn accept(on: &mut Writing<'_>, inbound: &Inbound) -> Result<Accepted
     };
     on.change(Change::Accepted(queued.clone().into()));
     Ok(Accepted { turn: id, duplicate: false, queued: Some(queued), superseded })
-}
-
-/// The turn of the same message, if it came before.
-fn known(on: &Writing<'_>, inbound: &Inbound) -> Result<Option<TurnId>, StoreError> {
-    let Inbound { ask, origin, .. } = inbound;
-    turn_of(on.db, origin, &ask.channel, &ask.external_id)
 }
 
 /// The turn of a message, if that was taken in.

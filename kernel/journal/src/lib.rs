@@ -88,7 +88,7 @@ pub use grants::SessionStanding;
 pub use open::{Storage, set_aside};
 pub use opening::{Opening, Stage};
 pub use origin::{Inbound, Origin, UnknownOrigin};
-pub use outbox::{Delivery, DeliveryId, FILE_KEY, FileMessage, Outbound, Sent, WayOut};
+pub use outbox::{Delivery, DeliveryId, FILE_KEY, FileMessage, FileOnTheWay, Outbound, Sent, told_of};
 pub use people::Asked;
 pub use questions::{Says, Settled};
 pub use retention::{Gone, LetGo, Retention};

@@ -13,9 +13,8 @@ use std::fmt;
 
 use drupe_extension_api::{
     EffectId, EventBody, SessionId, TurnId,
-    wire::{OutboundFile, OutboundKind, SETTLED},
+    wire::{FileSent, OutboundFile, OutboundKind, SETTLED},
 };
-use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -24,13 +23,13 @@ use crate::{
     StoreError,
     cache::Turn,
     events,
-    rows::{id, json, name_of, named, time},
+    rows::{id, json, name_of, named},
     sessions,
     writer::Writing,
 };
 
 /// A message, and where it goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outbound {
     /// Through which channel.
     pub channel: String,
@@ -70,8 +69,6 @@ pub struct Delivery {
     pub file: Option<OutboundFile>,
     /// How often it was tried before.
     pub attempts: u32,
-    /// Since when it waits.
-    pub created: Timestamp,
 }
 
 /// A file as its row has it, in the place of a text.
@@ -84,16 +81,17 @@ pub struct FileMessage {
     pub file: OutboundFile,
 }
 
+/// A file that waits to be sent, or that a channel is sending at this moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileOnTheWay {
+    pub key: String,
+    pub channel: String,
+    pub is_being_sent: bool,
+    pub file: OutboundFile,
+}
+
 /// How the keys of files begin. Their rows are those of notices otherwise, so that the file of an older release takes them.
 pub const FILE_KEY: &str = "file:";
-
-/// Where what is sent in a turn goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WayOut {
-    pub session: SessionId,
-    pub channel: String,
-    pub address: Option<String>,
-}
 
 /// What became of one attempt to send a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,14 +119,20 @@ pub(crate) fn queue_answer(
     queue(on, OutboundKind::Answer, turn.id.as_str(), of, message)
 }
 
-/// Tells a session of something that nobody asked for. Where its messages come through a channel, it also goes out
+/// Tells a session of something that nobody asked for, once for a key. Where its messages come through a channel, it also goes out
 /// there, to where the latest of them came from; gives its number then.
 pub(crate) fn notice(
     on: &mut Writing<'_>,
     session: &SessionId,
+    key: Option<&str>,
     text: &str,
     copies: &[Outbound],
 ) -> Result<Option<DeliveryId>, StoreError> {
+    if let Some(key) = key
+        && is_there(on.db, key)?
+    {
+        return Ok(None);
+    }
     let told = EventBody::Diagnostic { code: "notice".into(), message: text.to_owned() };
     events::record(on, session, None, &[(None, told)])?;
     let number = sessions::known_or_new(on, session)?.number;
@@ -140,11 +144,19 @@ pub(crate) fn notice(
     });
     let found = found.optional()?;
     drop(find);
-    let key = Uuid::now_v7().to_string();
-    let notice = match found {
-        Some(message) => Some(queue(on, OutboundKind::Notice, &key, (number, None), &message)?),
-        None => None,
+    let own = key.map_or_else(|| Uuid::now_v7().to_string(), str::to_owned);
+    let of = (number, None);
+    let notice = match (found, key) {
+        (Some(message), _) => Some(queue(on, OutboundKind::Notice, &own, of, &message)?),
+        (None, None) => None,
+        // Nothing of it goes out. The row says that it was told.
+        (None, Some(_)) => {
+            let row = queue(on, OutboundKind::Notice, &own, of, &Outbound::default())?;
+            on.statement("UPDATE outbox SET state = 'sent' WHERE number = ?1")?.execute([row.0])?;
+            None
+        }
     };
+    let key = own;
     let copied = queue_copies(on, (OutboundKind::Notice, &key), (session, number), copies)?;
     Ok(notice.or(copied))
 }
@@ -160,10 +172,8 @@ pub(crate) fn queue_copies(
     let mut queued = None;
     for copy in copies {
         let Outbound { channel, address, .. } = copy;
-        let own = match address {
-            Some(address) => format!("{key}>{channel}/{address}"),
-            None => format!("{key}>{channel}"),
-        };
+        let place = address.as_ref().map(|address| format!("/{address}")).unwrap_or_default();
+        let own = format!("{key}>{channel}{place}");
         let mut look = on.statement(
             "SELECT EXISTS (SELECT 1 FROM outbox WHERE (key = ?1 AND channel = ?3 AND address IS ?4) OR key = ?2),
                     (SELECT count(*) FROM outbox WHERE state IN ('due', 'sending') AND state = 'due' AND channel = ?3)",
@@ -194,32 +204,19 @@ pub(crate) fn question(
     text: &str,
     (session, copies): (&SessionId, &[Outbound]),
 ) -> Result<bool, StoreError> {
-    // Of an agent that outlives the turn in which it was spawned those are told who wrote there.
     let mut find = on.statement(
-        "WITH RECURSIVE asked(session, channel, address, origin, depth) AS (
-             SELECT turns.session, turns.channel, turns.address, turns.origin, 0
-             FROM questions JOIN turns ON turns.number = questions.turn
-             WHERE questions.effect = ?1 AND questions.state = 'pending'
-             UNION ALL
-             SELECT turns.session, turns.channel, turns.address, turns.origin, depth + 1
-             FROM asked JOIN turns ON turns.id = substr(asked.origin, length('spawned:') + 1)
-             WHERE asked.origin LIKE 'spawned:%' AND depth < 16
-         )
-         SELECT session, channel, address FROM asked WHERE channel <> ''
-         AND NOT EXISTS (SELECT 1 FROM outbox WHERE key = ?2) ORDER BY depth LIMIT 1",
+        "SELECT turns.id FROM questions JOIN turns ON turns.number = questions.turn
+         WHERE questions.effect = ?1 AND questions.state = 'pending'",
     )?;
-    let found = find.query_row((effect.as_str(), key), |row| {
-        Ok((row.get(0)?, Outbound { channel: row.get(1)?, address: row.get(2)?, text: text.to_owned() }))
-    });
-    let found = found.optional()?;
+    let asking: Option<TurnId> = find.query_row([effect.as_str()], |row| id(row, 0)).optional()?;
     drop(find);
-    let told = match found {
-        Some((number, message)) => Some(queue(on, OutboundKind::Notice, key, (number, None), &message)?),
-        None => None,
+    let Some(asking) = asking else { return Ok(false) };
+    let told = match way_out(on.db, &asking, text)? {
+        Some((number, message)) if !is_there(on.db, key)? => {
+            Some(queue(on, OutboundKind::Notice, key, (number, None), &message)?)
+        }
+        _ => None,
     };
-    let waits = "SELECT EXISTS (SELECT 1 FROM questions WHERE effect = ?1 AND state = 'pending')";
-    let waits: bool = on.statement(waits)?.query_row([effect.as_str()], |row| row.get(0))?;
-    let copies = if waits { copies } else { &[] };
     let number = sessions::known_or_new(on, session)?.number;
     let copied = queue_copies(on, (OutboundKind::Notice, key), (session, number), copies)?;
     Ok(told.or(copied).is_some())
@@ -238,9 +235,13 @@ pub(crate) fn settled(on: &Writing<'_>, key: &str, text: &str) -> Result<bool, S
     Ok(told == 1)
 }
 
-/// Where what is sent in a turn goes: to whoever wrote there, and of an agent that outlives the turn in which it was spawned to whoever
-/// wrote in that one. None where nobody did through a channel.
-pub(crate) fn way_out(db: &Connection, turn: &TurnId) -> Result<Option<WayOut>, StoreError> {
+/// A text that is sent in a turn, with the number of the session to which it goes: to whoever wrote there, and of an agent that outlives
+/// the turn in which it was spawned to whoever wrote in that one. None where nobody did through a channel.
+pub(crate) fn way_out(
+    db: &Connection,
+    turn: &TurnId,
+    text: &str,
+) -> Result<Option<(i64, Outbound)>, StoreError> {
     let mut find = db.prepare_cached(
         "WITH RECURSIVE above(session, channel, address, origin, depth) AS (
              SELECT session, channel, address, origin, 0 FROM turns WHERE id = ?1
@@ -249,56 +250,61 @@ pub(crate) fn way_out(db: &Connection, turn: &TurnId) -> Result<Option<WayOut>, 
              FROM above JOIN turns ON turns.id = substr(above.origin, length('spawned:') + 1)
              WHERE above.origin LIKE 'spawned:%' AND depth < 16
          )
-         SELECT sessions.id, channel, address FROM above JOIN sessions ON sessions.number = above.session
-         WHERE channel <> '' ORDER BY depth LIMIT 1",
+         SELECT session, channel, address FROM above WHERE channel <> '' ORDER BY depth LIMIT 1",
     )?;
     let found = find.query_row([turn.as_str()], |row| {
-        Ok(WayOut { session: id(row, 0)?, channel: row.get(1)?, address: row.get(2)? })
+        Ok((row.get(0)?, Outbound { channel: row.get(1)?, address: row.get(2)?, text: text.to_owned() }))
     });
     Ok(found.optional()?)
 }
 
-/// The channel of what was queued under a key; none where nothing was.
-pub(crate) fn channel_of(db: &Connection, key: &str) -> Result<Option<String>, StoreError> {
-    let mut find = db.prepare_cached("SELECT channel FROM outbox WHERE key = ?1")?;
-    Ok(find.query_row([key], |row| row.get(0)).optional()?)
+fn is_there(db: &Connection, key: &str) -> Result<bool, StoreError> {
+    Ok(db.prepare_cached("SELECT 1 FROM outbox WHERE key = ?1")?.exists([key])?)
 }
 
-/// Queues a file under a key that nothing has, and that begins with [`FILE_KEY`].
+/// What became of a file that was to be sent under a key; none where nothing did.
+pub(crate) fn file_sent(db: &Connection, key: &str) -> Result<Option<FileSent>, StoreError> {
+    let mut find = db.prepare_cached("SELECT channel FROM outbox WHERE key = ?1")?;
+    let channel: Option<String> = find.query_row([key], |row| row.get(0)).optional()?;
+    Ok(match channel {
+        Some(channel) => Some(FileSent::OnItsWay { channel }),
+        None => is_there(db, &told_of(key))?.then_some(FileSent::Told),
+    })
+}
+
+/// The key of what people are told in place of a file.
+pub fn told_of(file: &str) -> String {
+    format!("told:{file}")
+}
+
+/// Queues a file under a key that nothing has, and that begins with [`FILE_KEY`], for whoever is sent what a turn sends.
 pub(crate) fn queue_file(
     on: &mut Writing<'_>,
     key: &str,
-    to: &WayOut,
+    turn: &TurnId,
     file: &FileMessage,
 ) -> Result<(), StoreError> {
-    let WayOut { session, channel, address } = to.clone();
-    let number = sessions::known_or_new(on, &session)?.number;
-    let text = serde_json::to_string(file).map_err(|error| StoreError::Record(error.to_string()))?;
-    queue(on, OutboundKind::Notice, key, (number, None), &Outbound { channel, address, text })?;
+    let text = serde_json::to_string(file)?;
+    let (number, message) =
+        way_out(on.db, turn, &text)?.ok_or_else(|| StoreError::UnknownTurn(turn.clone()))?;
+    queue(on, OutboundKind::Notice, key, (number, None), &message)?;
+    let session = events::session_of(on.db, number)?;
     let message = format!("`{}` goes out as a file", file.path);
     let told = EventBody::Diagnostic { code: "file".into(), message };
     events::record(on, &session, None, &[(None, told)])
 }
 
-/// The keys of files of which it is not known what became.
-pub(crate) fn files_on_the_way(db: &Connection) -> Result<Vec<String>, StoreError> {
+/// The files of which it is not known what became.
+pub(crate) fn files_on_the_way(db: &Connection) -> Result<Vec<FileOnTheWay>, StoreError> {
     let mut all = db.prepare_cached(
-        "SELECT key FROM outbox WHERE state IN ('due', 'sending') AND key LIKE 'file:%' ORDER BY number",
+        "SELECT key, channel, state = 'sending', text FROM outbox
+         WHERE state IN ('due', 'sending') AND key LIKE 'file:%' ORDER BY number",
     )?;
-    Ok(all.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
-}
-
-/// The file that a channel is sending under this key at this moment.
-pub(crate) fn file_being_sent(
-    db: &Connection,
-    key: &str,
-    channel: &str,
-) -> Result<Option<OutboundFile>, StoreError> {
-    let mut find = db.prepare_cached(
-        "SELECT text FROM outbox WHERE key = ?1 AND channel = ?2 AND state = 'sending' AND key LIKE 'file:%'",
-    )?;
-    let found = find.query_row((key, channel), |row| json::<FileMessage>(row, 0)).optional()?;
-    Ok(found.map(|found| found.file))
+    let read = |row: &Row<'_>| {
+        let FileMessage { file, .. } = json(row, 3)?;
+        Ok(FileOnTheWay { key: row.get(0)?, channel: row.get(1)?, is_being_sent: row.get(2)?, file })
+    };
+    Ok(all.query_map([], read)?.collect::<Result<_, _>>()?)
 }
 
 fn queue(
@@ -329,7 +335,7 @@ fn queue(
 pub(crate) fn due(db: &Connection) -> Result<Vec<Delivery>, StoreError> {
     // Both conditions, since the index of the few open rows is used for the first one alone.
     let mut all = db.prepare_cached(
-        "SELECT outbox.number, key, kind, sessions.id, channel, address, text, attempts, outbox.created_ms
+        "SELECT outbox.number, key, kind, sessions.id, channel, address, text, attempts
          FROM outbox JOIN sessions ON sessions.number = outbox.session
          WHERE state IN ('due', 'sending') AND state = 'due' ORDER BY outbox.number",
     )?;
@@ -372,21 +378,14 @@ pub(crate) fn ended(on: &mut Writing<'_>, delivery: DeliveryId, end: &Sent) -> R
         OutboundKind::Notice => "a notice".to_owned(),
         OutboundKind::File => {
             let path = serde_json::from_str::<FileMessage>(&to.text).map(|sent| sent.path);
-            let what = format!("the file `{}`", path.unwrap_or_default());
-            // Whoever waits for it does not read the session's events.
-            if let Sent::Failed(why) = end {
-                let text = format!("{what} could not be sent: {why}");
-                queue(
-                    on,
-                    OutboundKind::Notice,
-                    &format!("failed:{key}"),
-                    (session, None),
-                    &Outbound { channel: to.channel.clone(), address: to.address.clone(), text },
-                )?;
-            }
-            what
+            format!("the file `{}`", path.unwrap_or_default())
         }
     };
+    // Whoever waits for a file does not read the session's events.
+    if let (OutboundKind::File, Sent::Failed(why)) = (kind, end) {
+        let told = Outbound { text: format!("{what} could not be sent: {why}"), ..to.clone() };
+        queue(on, OutboundKind::Notice, &format!("failed:{key}"), (session, None), &told)?;
+    }
     let channel = to.channel;
     let (code, message) = match end {
         Sent::Delivered { .. } | Sent::Again(_) => return Ok(()),
@@ -434,6 +433,5 @@ fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
         message: Outbound { channel: row.get(4)?, address: row.get(5)?, text },
         file,
         attempts: row.get(7)?,
-        created: time(row, 8)?,
     })
 }

@@ -41,9 +41,6 @@ const SHARE: u32 = 5;
 /// The shortest pause between two steps.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Time between two looks at what is to go.
-const LOOK: Duration = Duration::from_secs(3_600);
-
 /// How long a turn stays in any case: whoever asked may not have read its answer yet.
 const FRESH_MS: i64 = 3_600_000;
 
@@ -151,9 +148,11 @@ struct Records {
 }
 
 impl Store {
-    /// The clock of the last look at what is too old, which goes on by a day at most from one to the next; none before the first.
-    pub async fn looked_ms(&self) -> Result<Option<i64>, StoreError> {
-        self.read_few(|db| noted(db, LOOKED)).await
+    /// Before when something is too old by `keep`, by the clock of the last look: that goes on by a day at most from one to the next.
+    /// None before the first, and where nothing is.
+    pub async fn too_old(&self, keep: Retention) -> Result<Option<Timestamp>, StoreError> {
+        let looked: Option<i64> = self.read_few(|db| noted(db, LOOKED)).await?;
+        Ok(looked.zip(keep.max_age_ms).map(|(looked, age)| timestamp(looked.saturating_sub(age))))
     }
 
     /// Lets go of what `keep` does not keep, in steps with pauses in which others are served, until nothing of it is left;
@@ -178,18 +177,6 @@ impl Store {
                 return Ok(turns);
             }
             tokio::time::sleep((began.elapsed() * (SHARE - 1)).max(PAUSE)).await;
-        }
-    }
-
-    /// The same now, and each hour from then on. Without a bound it has nothing to do, and ends.
-    pub async fn keep_on_within(&self, keep: Retention, archive: Option<&Path>) {
-        while keep != Retention::default() {
-            match self.keep_within(keep, archive).await {
-                Ok(0) => {}
-                Ok(turns) => tracing::info!(turns, "deleted the oldest turns, as `journal.retention` says"),
-                Err(error) => tracing::warn!(%error, "old turns are not deleted; tried again in an hour"),
-            }
-            tokio::time::sleep(LOOK).await;
         }
     }
 

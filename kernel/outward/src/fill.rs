@@ -12,6 +12,9 @@ pub struct BoundValue<'a> {
     pub value: &'a str,
 }
 
+/// A bound secret, where it has a value, and the hosts that it is bound to.
+pub type BoundHosts<'a> = (Option<BoundValue<'a>>, &'a [String]);
+
 /// How a value is written where it is put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Within {

@@ -1,29 +1,36 @@
 //! A form with files as the body of a request (`multipart/form-data`, RFC 7578), read from the disk as it goes out.
 
 use std::{
-    collections::VecDeque,
+    fmt::Write as _,
     fs::File,
     hash::{BuildHasher as _, RandomState},
     io::{self, Read as _},
 };
 
-use drupe_extension_api::{Fault, wire::FormPart};
-use futures_util::stream;
+use drupe_extension_api::{
+    Fault,
+    wire::{FormPart, OutboundFile},
+};
+use futures_util::{
+    Stream, StreamExt as _,
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
 use reqwest::Body;
 
 use crate::{LONGEST_REQUEST, MOST_PARTS};
 
 /// Bytes that are read at once.
-const PIECE: usize = 64 << 10;
+const PIECE: u64 = 64 << 10;
 
-/// A file of a form, as the kernel has it.
+/// A file of a form, as the kernel has it: no more and no less is sent than `about` says.
 pub struct FormFile {
     pub file: File,
-    /// How long it is: no more and no less is sent.
-    pub bytes: u64,
-    pub name: String,
-    pub media_type: String,
+    pub about: OutboundFile,
 }
+
+/// The file of a delivery, where there is one.
+pub type OpenedFile<'f> = BoxFuture<'f, Result<FormFile, Fault>>;
 
 /// A form, with the length that is said before it.
 pub(crate) struct MultipartForm {
@@ -32,90 +39,72 @@ pub(crate) struct MultipartForm {
     pub body: Body,
 }
 
-enum Piece {
-    Text(Vec<u8>),
-    File(File, u64),
-}
-
 impl MultipartForm {
-    /// Of parts, of which those that are files have these in their order.
-    pub(crate) fn of(parts: &[FormPart], files: Vec<FormFile>) -> Result<Self, Fault> {
+    /// Of parts; `file` gives the file of a delivery.
+    pub(crate) async fn of<'f>(
+        parts: &[FormPart],
+        file: impl Fn(String) -> OpenedFile<'f>,
+    ) -> Result<Self, Fault> {
         if parts.len() > MOST_PARTS {
             return Err(Fault::invalid(format!("a form has at most {MOST_PARTS} parts")));
         }
         let boundary = boundary();
-        let (mut pieces, mut length, mut files) = (VecDeque::new(), 0, files.into_iter());
-        let mut add = |piece: Piece| {
-            length += match &piece {
-                Piece::Text(text) => text.len() as u64,
-                Piece::File(_, bytes) => *bytes,
-            };
-            pieces.push_back(piece);
-        };
-        let mut texts = 0;
+        let (mut pieces, mut length): (Vec<BoxStream<'static, _>>, u64) = (Vec::new(), 0);
+        let (mut text, mut values) = (String::new(), 0);
         for part in parts {
+            let (FormPart::Text { name, .. } | FormPart::File { name, .. }) = part;
+            let name = quoted(name);
+            let _ = write!(text, "--{boundary}\r\ncontent-disposition: form-data; name=\"{name}\"");
             match part {
-                FormPart::Text { name, value } => {
-                    texts += value.len();
-                    if texts > LONGEST_REQUEST {
-                        let message =
-                            format!("the texts of the form are longer than {LONGEST_REQUEST} bytes");
-                        return Err(Fault::invalid(message));
-                    }
-                    let head =
-                        format!("--{boundary}\r\ncontent-disposition: form-data; name=\"{}\"", quoted(name));
-                    add(Piece::Text(format!("{head}\r\n\r\n{value}\r\n").into_bytes()));
+                FormPart::Text { value, .. } => {
+                    values += value.len();
+                    let _ = write!(text, "\r\n\r\n{value}\r\n");
                 }
-                FormPart::File { name, .. } => {
-                    let FormFile { file, bytes, name: own, media_type } =
-                        files.next().ok_or_else(|| Fault::internal("a file of a form is missing"))?;
-                    let head = format!(
-                        "--{boundary}\r\ncontent-disposition: form-data; name=\"{}\"; filename=\"{}\"\r\ncontent-type: {media_type}\r\n\r\n",
-                        quoted(name),
-                        quoted(&own)
-                    );
-                    add(Piece::Text(head.into_bytes()));
-                    add(Piece::File(file, bytes));
-                    add(Piece::Text(b"\r\n".to_vec()));
+                FormPart::File { delivery, .. } => {
+                    let FormFile { file, about: OutboundFile { name, bytes, media_type, .. } } =
+                        file(delivery.clone()).await?;
+                    let name = quoted(&name);
+                    let _ = write!(text, "; filename=\"{name}\"\r\ncontent-type: {media_type}\r\n\r\n");
+                    length += text.len() as u64 + bytes;
+                    pieces.push(once(std::mem::replace(&mut text, "\r\n".to_owned())).boxed());
+                    pieces.push(content(file, bytes).boxed());
                 }
             }
+            if values > LONGEST_REQUEST {
+                let message = format!("the texts of the form are longer than {LONGEST_REQUEST} bytes");
+                return Err(Fault::invalid(message));
+            }
         }
-        add(Piece::Text(format!("--{boundary}--\r\n").into_bytes()));
-        let body = Body::wrap_stream(stream::unfold(pieces, |mut pieces| async move {
-            let piece = next(&mut pieces).await?;
-            Some((piece, pieces))
-        }));
+        let _ = write!(text, "--{boundary}--\r\n");
+        length += text.len() as u64;
+        pieces.push(once(text).boxed());
+        let body = Body::wrap_stream(stream::iter(pieces).flatten());
         Ok(Self { content_type: format!("multipart/form-data; boundary={boundary}"), length, body })
     }
 }
 
-/// What of a form goes out next, at most a piece of it.
-async fn next(pieces: &mut VecDeque<Piece>) -> Option<io::Result<Vec<u8>>> {
-    match pieces.pop_front()? {
-        Piece::Text(text) => Some(Ok(text)),
-        Piece::File(_, 0) => Some(Ok(Vec::new())),
-        Piece::File(file, left) => {
-            let reading = tokio::task::spawn_blocking(move || read(file, left)).await;
-            match reading.unwrap_or_else(|error| Err(io::Error::other(error))) {
-                Ok((content, file)) => {
-                    pieces.push_front(Piece::File(file, left - content.len() as u64));
-                    Some(Ok(content))
-                }
-                Err(error) => Some(Err(error)),
-            }
-        }
-    }
+fn once(text: String) -> impl Stream<Item = io::Result<Vec<u8>>> {
+    stream::once(std::future::ready(Ok(text.into_bytes())))
 }
 
-fn read(file: File, left: u64) -> io::Result<(Vec<u8>, File)> {
-    let most = usize::try_from(left).unwrap_or(PIECE).min(PIECE);
-    let mut content = vec![0; most];
-    let length = (&file).read(&mut content)?;
-    if length == 0 {
-        return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
-    }
-    content.truncate(length);
-    Ok((content, file))
+/// So many bytes of a file, in pieces. One that is shorter ends in an error.
+fn content(file: File, bytes: u64) -> impl Stream<Item = io::Result<Vec<u8>>> {
+    stream::try_unfold((file, bytes), |(file, left)| async move {
+        if left == 0 {
+            return Ok(None);
+        }
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut piece = Vec::new();
+            (&file).take(left.min(PIECE)).read_to_end(&mut piece)?;
+            Ok::<_, io::Error>((piece, file))
+        });
+        let (piece, file) = reading.await.map_err(io::Error::other)??;
+        if piece.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let left = left - piece.len() as u64;
+        Ok(Some((piece, (file, left))))
+    })
 }
 
 /// A name as a head has it: what would end it is written as browsers write it.

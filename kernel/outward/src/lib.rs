@@ -9,8 +9,8 @@ mod form;
 mod request;
 mod send;
 
-pub use fill::BoundValue;
-pub use form::FormFile;
+pub use fill::{BoundHosts, BoundValue};
+pub use form::{FormFile, OpenedFile};
 pub use request::host_of;
 pub use send::OutwardClient;
 
@@ -23,4 +23,4 @@ pub const LONGEST_HEAD: usize = 32 << 10;
 /// The most headers of a request.
 pub const MOST_HEADERS: usize = 64;
 /// The most parts of a form.
-pub const MOST_PARTS: usize = 32;
+const MOST_PARTS: usize = 32;

@@ -18,8 +18,8 @@ use tokio::time::timeout;
 
 use crate::{
     LONGEST_ANSWER,
-    fill::BoundValue,
-    form::{FormFile, MultipartForm},
+    fill::{BoundHosts, BoundValue},
+    form::{MultipartForm, OpenedFile},
     request::{FilledRequest, address, leads_to, not_bound},
 };
 
@@ -40,16 +40,16 @@ impl OutwardClient {
     ///
     /// # Errors
     /// [`FaultCode::Denied`] for such a host, [`FaultCode::Invalid`] for what is no request, and what becomes of one on its way. None holds a
-    /// secret. `files` are those of its form, in their order.
-    pub async fn send<'a>(
+    /// secret. `file` gives the file of a delivery that its form names.
+    pub async fn send<'a, 'f>(
         &self,
         request: &OutwardRequest,
-        files: Vec<FormFile>,
-        secrets: impl Iterator<Item = (Option<BoundValue<'a>>, &'a [String])>,
+        file: impl Fn(String) -> OpenedFile<'f>,
+        secrets: impl Iterator<Item = BoundHosts<'a>>,
     ) -> Result<OutwardResponse, Fault> {
         let (mut sending, _) = self.prepared(request, secrets)?;
         if !request.form.is_empty() {
-            let MultipartForm { content_type, length, body } = MultipartForm::of(&request.form, files)?;
+            let MultipartForm { content_type, length, body } = MultipartForm::of(&request.form, file).await?;
             sending = sending.header(CONTENT_TYPE, content_type).header(CONTENT_LENGTH, length).body(body);
         }
         in_time(request, async { answer(sending.send().await.map_err(failed)?).await }).await
@@ -63,23 +63,19 @@ impl OutwardClient {
     pub async fn fetch<'a>(
         &self,
         request: &OutwardRequest,
-        secrets: impl Iterator<Item = (Option<BoundValue<'a>>, &'a [String])>,
+        secrets: impl Iterator<Item = BoundHosts<'a>>,
         mut take: impl FnMut(&[u8]) -> Result<(), Fault>,
     ) -> Result<u16, Fault> {
         let (sending, values) = self.prepared(request, secrets)?;
         let fetching = async {
-            let mut response = sending.send().await.map_err(failed)?;
-            let status = response.status();
-            if status != StatusCode::OK {
-                return Ok(status.as_u16());
-            }
-            not_encoded(&response)?;
-            let mut watch = SecretWatch::new(&values);
-            while let Some(part) = response.chunk().await.map_err(failed)? {
-                if watch.found(&part) {
-                    return Err(Fault::denied("the answer holds a secret that was sent with the request"));
-                }
-                take(&part)?;
+            let response = sending.send().await.map_err(failed)?;
+            let (status, mut watch) = (response.status(), SecretWatch::new(&values));
+            if status == StatusCode::OK {
+                let watched = |part: &[u8]| match watch.found(part) {
+                    true => Err(Fault::denied("the answer holds a secret that was sent with the request")),
+                    false => take(part),
+                };
+                in_parts(response, watched).await?;
             }
             Ok(status.as_u16())
         };
@@ -90,15 +86,15 @@ impl OutwardClient {
     fn prepared<'a>(
         &self,
         request: &OutwardRequest,
-        secrets: impl Iterator<Item = (Option<BoundValue<'a>>, &'a [String])>,
+        secrets: impl Iterator<Item = BoundHosts<'a>>,
     ) -> Result<(RequestBuilder, Vec<BoundValue<'a>>), Fault> {
         let url = address(&request.url)?;
-        let bound = secrets.filter(|(_, hosts)| hosts.iter().any(|host| leads_to(&url, host)));
-        let bound: Vec<Option<BoundValue<'_>>> = bound.map(|(value, _)| value).collect();
-        if bound.is_empty() {
+        let leads = |(_, hosts): &BoundHosts<'_>| hosts.iter().any(|host| leads_to(&url, host));
+        let mut bound = secrets.filter(leads).peekable();
+        if bound.peek().is_none() {
             return Err(not_bound(&url));
         }
-        let values: Vec<BoundValue<'_>> = bound.into_iter().flatten().collect();
+        let values: Vec<BoundValue<'_>> = bound.filter_map(|(value, _)| value).collect();
         let local = url.scheme() == "http";
         let FilledRequest { method, url, headers, body } = FilledRequest::of(request, url, &values)?;
         let builder = self.client(local)?.request(method, url).headers(headers);
@@ -155,13 +151,18 @@ async fn in_time<T>(
     })
 }
 
-fn not_encoded(response: &Response) -> Result<(), Fault> {
-    match response.headers().get(CONTENT_ENCODING) {
-        Some(encoding) if encoding != "identity" => {
-            Err(Fault::invalid("the answer is compressed, which was not asked for"))
-        }
-        _ => Ok(()),
+/// Reads the body of an answer.
+async fn in_parts(
+    mut response: Response,
+    mut take: impl FnMut(&[u8]) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    if response.headers().get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        return Err(Fault::invalid("the answer is compressed, which was not asked for"));
     }
+    while let Some(part) = response.chunk().await.map_err(failed)? {
+        take(&part)?;
+    }
+    Ok(())
 }
 
 /// Looks for secrets in what comes in parts, wherever it is cut.
@@ -187,20 +188,20 @@ impl<'a> SecretWatch<'a> {
     }
 }
 
-async fn answer(mut response: Response) -> Result<OutwardResponse, Fault> {
+async fn answer(response: Response) -> Result<OutwardResponse, Fault> {
     let status = response.status().as_u16();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let headers = response.headers().iter().map(|(name, value)| (name.to_string(), text(value.as_bytes())));
     let headers: Vec<(String, String)> = headers.collect();
-    not_encoded(&response)?;
     let mut body = Vec::new();
-    while let Some(bytes) = response.chunk().await.map_err(failed)? {
-        if body.len() + bytes.len() > LONGEST_ANSWER {
-            let message = format!("the answer is longer than {LONGEST_ANSWER} bytes");
-            return Err(Fault::invalid(message));
+    let take = |part: &[u8]| {
+        body.extend_from_slice(part);
+        if body.len() > LONGEST_ANSWER {
+            return Err(Fault::invalid(format!("the answer is longer than {LONGEST_ANSWER} bytes")));
         }
-        body.extend_from_slice(&bytes);
-    }
+        Ok(())
+    };
+    in_parts(response, take).await?;
     // What is no text could not be looked through for the secret.
     let body = String::from_utf8(body).map_err(|_| Fault::invalid("the answer is no text in UTF-8"))?;
     Ok(OutwardResponse { status, headers, body })

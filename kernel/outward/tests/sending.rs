@@ -9,9 +9,9 @@ use std::{
 
 use drupe_extension_api::{
     Fault, FaultCode,
-    wire::{FormPart, OutwardRequest},
+    wire::{FormPart, OutboundFile, OutwardRequest},
 };
-use drupe_outward::{BoundValue, FormFile, OutwardClient};
+use drupe_outward::{BoundValue, FormFile, OpenedFile, OutwardClient};
 
 const FIRST: &str = "first-Tr0mb0ne-&-secret";
 const SECOND: &str = "second-Plimsoll-&-secret";
@@ -36,6 +36,11 @@ fn server(answer: &'static str) -> (SocketAddr, Receiver<String>) {
     (address, got)
 }
 
+/// For a request without one.
+fn no_file(_: String) -> OpenedFile<'static> {
+    Box::pin(async { Err(Fault::internal("no part is a file")) })
+}
+
 const EMPTY: &str = "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
 
 #[tokio::test]
@@ -48,7 +53,7 @@ async fn a_secret_goes_to_its_own_hosts_and_not_to_those_of_another() {
             OutwardRequest::new("GET", format!("http://{to}/")).header("x-key", format!("${{{name}}}"));
         let secrets = [("FIRST", FIRST), ("SECOND", SECOND)].into_iter().zip(&hosts);
         let secrets = secrets.map(|((name, value), hosts)| (Some(BoundValue { name, value }), &hosts[..]));
-        client.send(&request, Vec::new(), secrets).await
+        client.send(&request, no_file, secrets).await
     };
     for (to, name) in [(one, "SECOND"), (two, "FIRST")] {
         let fault = send(to, name).await.expect_err("it is bound to the other host");
@@ -69,7 +74,7 @@ async fn where_a_secret_without_a_value_is_bound_requests_go_that_name_none() {
     let (to, got) = server(EMPTY);
     let hosts = [to.to_string()];
     let send = async |request: OutwardRequest| {
-        OutwardClient::default().send(&request, Vec::new(), [(None, &hosts[..])].into_iter()).await
+        OutwardClient::default().send(&request, no_file, [(None, &hosts[..])].into_iter()).await
     };
     let request = OutwardRequest::new("GET", format!("http://{to}/"));
     let fault = send(request.clone().header("x-key", "${FIRST}")).await.expect_err("it has no value");
@@ -90,7 +95,7 @@ async fn what_becomes_of_a_request_is_told_without_its_address() {
             OutwardRequest::new("GET", format!("http://{to}/path-of-it?key=${{FIRST}}")).filling_query();
         let secrets = [(Some(BoundValue { name: "FIRST", value: FIRST }), &hosts[..])];
         let fault = OutwardClient::default()
-            .send(&request, Vec::new(), secrets.into_iter())
+            .send(&request, no_file, secrets.into_iter())
             .await
             .expect_err("no answer");
         let shown = format!("{fault:?} {fault}");
@@ -171,10 +176,14 @@ async fn a_form_has_its_texts_and_the_bytes_of_its_files() {
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(&content).expect("it is written");
     let send = async |to: SocketAddr, bytes: u64| {
-        let mut file = file.try_clone().expect("the same file");
-        file.rewind().expect("its beginning");
-        let (name, media_type) = ("a\"b\r\nx-evil: 1.bin".to_owned(), "application/pdf".to_owned());
-        let files = vec![FormFile { file, bytes, name, media_type }];
+        let open = |delivery: String| -> OpenedFile<'_> {
+            assert_eq!(delivery, "d");
+            let mut file = file.try_clone().expect("the same file");
+            file.rewind().expect("its beginning");
+            let (name, media_type) = ("a\"b\r\nx-evil: 1.bin".to_owned(), "application/pdf".to_owned());
+            let about = OutboundFile { name, bytes, sha256: String::new(), media_type };
+            Box::pin(async { Ok(FormFile { file, about }) })
+        };
         let parts = vec![
             FormPart::Text { name: "chat".to_owned(), value: "${FIRST}".to_owned() },
             FormPart::File { name: "document".to_owned(), delivery: "d".to_owned() },
@@ -182,7 +191,7 @@ async fn a_form_has_its_texts_and_the_bytes_of_its_files() {
         let request = OutwardRequest::new("POST", format!("http://{to}/")).form(parts);
         let hosts = [to.to_string()];
         let secrets = [(Some(BoundValue { name: "FIRST", value: FIRST }), &hosts[..])];
-        OutwardClient::default().send(&request, files, secrets.into_iter()).await
+        OutwardClient::default().send(&request, open, secrets.into_iter()).await
     };
     let (to, got) = whole_server();
     assert_eq!(send(to, content.len() as u64).await.expect("it is sent").status, 204);

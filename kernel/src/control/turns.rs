@@ -29,15 +29,16 @@ pub async fn submit(kernel: &Arc<Kernel>, by: &Principal, submit: Submit) -> Res
     let submit = among_the_agents_of(by, submit)?;
     client_tools_are_taken(kernel, &submit).await?;
     let chain = by.caller().map_or(Ok(Chain::default()), |caller| chain_of(kernel, caller))?;
+    // Those of an extension are in the workspace by now, and named in the text.
+    if !submit.files.is_empty() {
+        let message = format!("{} hands no files in with a message", by.name());
+        return Err(Fault::denied(message).help("put them into the workspace, and say where they are"));
+    }
     let token = match &by.who {
         Who::Extension(caller) => return of_extension(kernel, &caller.id, chain, submit).await,
         Who::Operator => None,
         Who::Token { name, .. } => Some(name.clone()),
     };
-    if !submit.files.is_empty() {
-        let message = format!("{} hands no files in with a message", by.name());
-        return Err(Fault::denied(message).help("put them into the workspace, and say where they are"));
-    }
     if submit.sender.is_some() {
         let message = format!("{} is no channel, so it says of nobody that they wrote", by.name());
         return Err(Fault::denied(message).help("leave `sender` out"));
@@ -110,6 +111,23 @@ async fn client_tools_are_taken(kernel: &Kernel, submit: &Submit) -> Result<(), 
     kernel.roster.snapshot().client_tools_fault(&id).map_or(Ok(()), Err)
 }
 
+/// What a message is recorded by that an extension hands in.
+pub struct HandedIn {
+    pub origin: Origin,
+    /// Empty for one that carries no messages: the answer is read from the session.
+    pub channel: String,
+    writer: Option<KnownWriter>,
+}
+
+/// Refuses a message in a conversation that is not the extension's own, and one of somebody who is not answered there.
+pub async fn handed_in(kernel: &Kernel, id: &ExtensionId, submit: &Submit) -> Result<HandedIn, Fault> {
+    is_own(id, &submit.session)?;
+    let writer = people::writer(kernel, id, submit.sender.as_ref(), &submit.session).await?;
+    let person = writer.as_ref().map(|writer| writer.origin.clone());
+    let channel = if kernel.outbox.carries(id.as_str()) { id.to_string() } else { String::new() };
+    Ok(HandedIn { origin: person.unwrap_or_else(|| Origin::Extension(id.clone())), channel, writer })
+}
+
 /// Takes a message in that an extension hands in: through its own channel, in a conversation of its own.
 async fn of_extension(
     kernel: &Arc<Kernel>,
@@ -117,24 +135,18 @@ async fn of_extension(
     chain: Chain,
     submit: Submit,
 ) -> Result<Submitted, Fault> {
-    is_own(id, &submit.session)?;
-    let writer = people::writer(kernel, id, submit.sender.as_ref(), &submit.session).await?;
-    // The answer of one that carries no messages is read from the session.
-    let carries = kernel.outbox.carries(id.as_str());
-    if carries && let Some(answered) = questions::answered(kernel, id, &submit, writer.as_ref()).await? {
+    let HandedIn { origin, channel, writer } = handed_in(kernel, id, &submit).await?;
+    if !channel.is_empty()
+        && let Some(answered) = questions::answered(kernel, id, &submit, writer.as_ref()).await?
+    {
         return Ok(answered);
     }
-    let channel = if carries { id.to_string() } else { String::new() };
-    let Some(KnownWriter { origin, .. }) = writer else {
-        return kernel
-            .intake
-            .submit(Origin::Extension(id.clone()), Submit { channel, ..submit }, chain)
-            .await;
-    };
     let (sender, session) = (submit.sender.clone(), submit.session.clone());
     let submitted = kernel.intake.submit(origin, Submit { channel, ..submit }, chain).await?;
     // Whoever was revoked while the message was taken in has it end: whoever revoked them may have looked before it was there.
-    if let Err(fault) = people::writer(kernel, id, sender.as_ref(), &session).await {
+    if writer.is_some()
+        && let Err(fault) = people::writer(kernel, id, sender.as_ref(), &session).await
+    {
         if fault.code == FaultCode::Unauthenticated {
             stop_turn(kernel, &submitted.turn).await?;
         }
@@ -152,7 +164,7 @@ pub async fn stop_own(kernel: &Arc<Kernel>, id: &ExtensionId, ask: StopConversat
 }
 
 /// Refuses a session that is not the extension's own.
-pub fn is_own(id: &ExtensionId, session: &SessionId) -> Result<(), Fault> {
+fn is_own(id: &ExtensionId, session: &SessionId) -> Result<(), Fault> {
     if session.below(id.as_str()).is_none_or(str::is_empty) {
         let message = format!("extension `{id}` may not speak in session `{session}`");
         return Err(Fault::denied(message).help(format!("its own sessions begin with `{id}:`")));
@@ -228,6 +240,7 @@ pub async fn delete_session(
         let (inbox, gone) = (WorkspaceInbox::new(kernel.base.home.workspace()), deleted.sessions.clone());
         let forgetting = move || gone.iter().for_each(|session| inbox.forget(session));
         tokio::task::spawn_blocking(forgetting).await.map_err(Fault::internal)?;
+        kernel.outbox.sweep().await;
         let retention = &kernel.base.config.journal.retention;
         if let Some(folder) = retention.archive.folder(kernel.base.home.root()) {
             for session in &deleted.sessions {

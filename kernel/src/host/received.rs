@@ -1,69 +1,73 @@
 //! Files that come with messages of an extension: fetched once, for somebody who is known, and in the workspace before the message is
 //! taken in. The message says which there are, so that whatever reads it later knows of them as well.
 
-use std::fmt::Write as _;
+use std::time::Duration;
 
 use drupe_agent::one_line;
-use drupe_attachments::{InboxError, InboxFile, Receiving, WorkspaceInbox, safe_name};
+use drupe_attachments::{InboxFile, WorkspaceInbox, safe_name};
 use drupe_extension_api::{
-    ExtensionId, Fault, FaultCode,
+    Fault, FaultCode,
     wire::{InboundFile, MOST_FILES, Submit},
 };
-use drupe_journal::Origin;
+use tokio::time::{Instant, timeout_at};
 
 use super::Owner;
-use crate::{control::turns, kernel::Kernel, people};
+use crate::{
+    control::turns::{self, HandedIn},
+    kernel::Kernel,
+};
 
 /// The most bytes of why a file is not there that stand in the message.
 const LONGEST_REASON: usize = 300;
 
-/// What became of a file that came with a message.
-enum Received {
-    There(InboxFile),
-    /// It would be the same later.
-    Not(String),
-}
+/// Time for all files of a message. A channel hears one after the other, so that whoever writes behind this one waits as long: what takes
+/// longer is told as any file that is not taken, and does not come again. At three megabits a second the largest file is there in time.
+const FILES: Duration = Duration::from_secs(60);
 
 impl Owner {
     /// The message with words in place of its files, which are kept by then.
     pub(super) async fn receive(&self, kernel: &Kernel, submit: Submit) -> Result<Submit, Fault> {
-        let Submit { files, session, external_id, sender, .. } = &submit;
-        if files.is_empty() {
+        if submit.files.is_empty() {
             return Ok(submit);
         }
-        if files.len() > MOST_FILES {
-            let message = format!("a message has at most {MOST_FILES} files, and this one {}", files.len());
-            return Err(Fault::invalid(message));
+        if submit.files.len() > MOST_FILES {
+            let count = submit.files.len();
+            return Err(Fault::invalid(format!(
+                "a message has at most {MOST_FILES} files, and this one {count}"
+            )));
         }
-        let id = &self.manifest.id;
         // Nothing is fetched for somebody who is not answered, nor for a message that was.
-        turns::is_own(id, session)?;
-        let writer = people::writer(kernel, id, sender.as_ref(), session).await?;
-        let origin = writer.map_or_else(|| Origin::Extension(id.clone()), |writer| writer.origin);
-        let channel = if kernel.outbox.carries(id.as_str()) { id.to_string() } else { String::new() };
-        if kernel.store.turn_of_message(origin, channel, external_id.clone()).await?.is_some() {
-            // What it says now is of no account.
-            let text = if submit.text.trim().is_empty() { "[A file]".to_owned() } else { submit.text };
-            return Ok(Submit { text, files: Vec::new(), ..submit });
-        }
+        let HandedIn { origin, channel, .. } = turns::handed_in(kernel, &self.manifest.id, &submit).await?;
+        let known = kernel.store.turn_of_message(origin, channel, submit.external_id.clone()).await?;
         let mut text = submit.text.trim_end().to_owned();
-        for (nth, file) in files.iter().enumerate() {
-            let received = self.receive_one(kernel, &submit, nth, file).await?;
-            if !text.is_empty() {
-                text.push_str("\n\n");
-            }
-            let _ = match received {
-                Received::There(InboxFile { path, bytes, kind }) => {
-                    write!(
-                        text,
+        let end = Instant::now() + FILES;
+        for (nth, file) in submit.files.iter().enumerate() {
+            let received = match known {
+                // What the message says now is of no account.
+                Some(_) => Err(Fault::invalid("the message is known")),
+                None => {
+                    timeout_at(end, self.receive_one(kernel, &submit, nth, file)).await.unwrap_or_else(|_| {
+                        let message = format!("it was not there within {} seconds", FILES.as_secs());
+                        Err(Fault::invalid(message))
+                    })
+                }
+            };
+            let came = match received {
+                Ok(InboxFile { path, bytes, kind }) => {
+                    format!(
                         "[A file came with this message: `{path}` of the workspace, {kind}, {bytes} bytes]"
                     )
                 }
-                Received::Not(why) => {
-                    let (name, why) = (safe_name(&file.name), one_line(&why, LONGEST_REASON));
-                    write!(text, "[A file came with this message, `{name}`, and was not taken: {why}]")
-                }
+                // It would be the same later.
+                Err(Fault { code: FaultCode::Invalid | FaultCode::Denied, message, .. }) => format!(
+                    "[A file came with this message, `{}`, and was not taken: {}]",
+                    safe_name(&file.name),
+                    one_line(&message, LONGEST_REASON)
+                ),
+                Err(fault) => return Err(fault),
             };
+            let between = if text.is_empty() { "" } else { "\n\n" };
+            text = text + between + &came;
         }
         Ok(Submit { text, files: Vec::new(), ..submit })
     }
@@ -74,63 +78,35 @@ impl Owner {
         submit: &Submit,
         nth: usize,
         file: &InboundFile,
-    ) -> Result<Received, Fault> {
+    ) -> Result<InboxFile, Fault> {
         let inbox = WorkspaceInbox::new(kernel.base.home.workspace());
         let (session, name) = (submit.session.clone(), file.name.clone());
-        let message = message_key(&self.manifest.id, submit);
-        let begun = blocking(move || inbox.begin(&session, &message, nth, &name)).await?;
-        let mut receiving: Receiving = match begun {
-            Ok(Ok(there)) => return Ok(Received::There(there)),
-            Ok(Err(receiving)) => receiving,
-            Err(error) => return refused(error),
+        // Names it among those of all extensions.
+        let message = format!("{}\n{session}\n{}", self.manifest.id, submit.external_id);
+        let mut receiving = match blocking(move || inbox.begin(&session, &message, nth, &name)).await? {
+            Ok(there) => return Ok(there),
+            Err(receiving) => receiving,
         };
-        let mut failed = None;
-        let take = |part: &[u8]| {
-            receiving.write(part).map_err(|error| {
-                failed = Some(error);
-                Fault::new(FaultCode::Cancelled, "it is not taken")
-            })
-        };
-        let fetched = self.fetch(kernel, &file.fetch, take).await;
-        if let Some(error) = failed {
-            return refused(error);
-        }
-        match fetched {
-            Ok(200) => {}
-            Ok(status @ 400..=428 | status @ 430..=499) => {
-                return Ok(Received::Not(format!("whoever has it answered with status {status}")));
+        match self.fetch(kernel, &file.fetch, |part| receiving.write(part)).await {
+            Ok(200) => blocking(move || receiving.finish()).await,
+            // Whoever has it wants to be asked later.
+            Ok(status @ (0..300 | 408 | 425 | 429 | 500..)) => {
+                Err(Fault::new(FaultCode::Unavailable, format!("a file came with status {status}")))
             }
-            Ok(status) => return Err(passing(format!("a file came with status {status}"))),
-            Err(fault) if matches!(fault.code, FaultCode::Invalid | FaultCode::Denied) => return Err(fault),
-            Err(fault) => return Err(passing(format!("a file did not come whole: {}", fault.message))),
-        }
-        match blocking(move || receiving.finish()).await? {
-            Ok(file) => Ok(Received::There(file)),
-            Err(error) => refused(error),
-        }
-    }
-}
-
-/// Names a message among those of all extensions.
-fn message_key(extension: &ExtensionId, submit: &Submit) -> String {
-    format!("{extension}\n{}\n{}", submit.session, submit.external_id)
-}
-
-/// What it means for a message that a file of it is not taken in.
-fn refused(error: InboxError) -> Result<Received, Fault> {
-    match error {
-        InboxError::Refused(why) => Ok(Received::Not(why)),
-        InboxError::Unwritable(error) => {
-            Err(Fault::new(FaultCode::Busy, format!("a file cannot be written to the workspace: {error}")))
+            Ok(status) => Err(Fault::invalid(format!("whoever has it answered with status {status}"))),
+            Err(fault) if matches!(fault.code, FaultCode::Invalid | FaultCode::Denied | FaultCode::Busy) => {
+                Err(fault)
+            }
+            Err(fault) => {
+                let message = format!("a file did not come whole: {}", fault.message);
+                Err(Fault::new(FaultCode::Unavailable, message))
+            }
         }
     }
 }
 
-/// It may come later: the message is not taken in yet.
-fn passing(message: String) -> Fault {
-    Fault::new(FaultCode::Unavailable, message)
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
-    tokio::task::spawn_blocking(work).await.map_err(Fault::internal)
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
+) -> Result<T, Fault> {
+    tokio::task::spawn_blocking(work).await.map_err(Fault::internal)?
 }

@@ -4,7 +4,12 @@ use drupe_extension_api::{EventBody, wire::Submit};
 use drupe_journal::{Inbound, Origin};
 
 use super::*;
-use crate::extension::tests::roster;
+use crate::extension::{Roster, tests::roster};
+
+fn outbox_of(roster: &Roster) -> Outbox {
+    let (life, store, wired) = (roster.life.clone(), roster.store.clone(), Arc::clone(&roster.wired));
+    Outbox::new(life, store, wired, Arc::clone(&roster.bus), OutgoingFiles::new(roster.base.home.outgoing()))
+}
 
 /// What becomes of a message that was tried so often, by what its channel says.
 fn check(attempts: u32, said: Result<(), FaultCode>) -> &'static str {
@@ -40,14 +45,7 @@ fn a_message_is_tried_again_only_where_it_surely_did_not_go_out() {
 async fn an_extension_shows_notices_in_its_own_sessions_and_where_it_was_called_so_many_a_minute() {
     let folder = tempfile::tempdir().expect("a folder");
     let roster = roster(folder.path());
-    let wired = Arc::clone(&roster.wired);
-    let outbox = Outbox::new(
-        roster.life.clone(),
-        roster.store.clone(),
-        wired,
-        Arc::clone(&roster.bus),
-        OutgoingFiles::new(roster.base.home.outgoing()),
-    );
+    let outbox = outbox_of(&roster);
     let by: ExtensionId = "mail".parse().expect("an id");
     let notify = async |session: Option<&str>, text: &str| {
         let session = session.map(|id| id.parse().expect("an id"));
@@ -67,14 +65,7 @@ async fn an_extension_shows_notices_in_its_own_sessions_and_where_it_was_called_
 async fn a_notice_without_a_session_is_shown_where_a_person_wrote_last() {
     let folder = tempfile::tempdir().expect("a folder");
     let roster = roster(folder.path());
-    let wired = Arc::clone(&roster.wired);
-    let outbox = Outbox::new(
-        roster.life.clone(),
-        roster.store.clone(),
-        wired,
-        Arc::clone(&roster.bus),
-        OutgoingFiles::new(roster.base.home.outgoing()),
-    );
+    let outbox = outbox_of(&roster);
     let by: ExtensionId = "mail".parse().expect("an id");
     let written = |session: &str, channel: &str, origin| {
         let session: SessionId = session.parse().expect("an id");
@@ -99,14 +90,7 @@ async fn a_notice_without_a_session_is_shown_where_a_person_wrote_last() {
 async fn an_outbox_without_anything_to_send_ends_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let roster = roster(folder.path());
-    let wired = Arc::clone(&roster.wired);
-    let outbox = Outbox::new(
-        roster.life.clone(),
-        roster.store.clone(),
-        wired,
-        Arc::clone(&roster.bus),
-        OutgoingFiles::new(roster.base.home.outgoing()),
-    );
+    let outbox = outbox_of(&roster);
     let outbox = Arc::new(outbox);
     assert!(!outbox.carries("mail") && !outbox.carries("no id"));
     tokio::join!(send_until_the_end(Arc::clone(&outbox)), outbox.finish());
@@ -116,10 +100,7 @@ async fn an_outbox_without_anything_to_send_ends_at_once() {
 async fn what_people_are_told_is_copied_by_the_rules_for_its_session_and_nothing_is_not() {
     let folder = tempfile::tempdir().expect("a folder");
     let roster = roster(folder.path());
-    let wired = Arc::clone(&roster.wired);
-    let outgoing = OutgoingFiles::new(roster.base.home.outgoing());
-    let outbox =
-        Outbox::new(roster.life.clone(), roster.store.clone(), wired, Arc::clone(&roster.bus), outgoing);
+    let outbox = outbox_of(&roster);
     let rule = |session: &str, channel: &str, address: Option<&str>| CopyRule {
         session: session.into(),
         channel: channel.parse().expect("an id"),
@@ -134,4 +115,45 @@ async fn what_people_are_told_is_copied_by_the_rules_for_its_session_and_nothing
     assert_eq!(places("main", "hello"), [("push".to_owned(), None), hook.clone()]);
     assert_eq!(places("other", "hello"), [hook]);
     assert_eq!(places("main", " \n"), []);
+}
+
+#[tokio::test]
+async fn where_a_file_is_is_told_once_for_a_call_however_often_that_is_repeated() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let roster = roster(folder.path());
+    let outbox = Arc::new(outbox_of(&roster));
+    let workspace = folder.path().join("files");
+    std::fs::create_dir_all(&workspace).expect("a folder");
+    std::fs::create_dir_all(folder.path().join("data")).expect("a folder");
+    std::fs::write(workspace.join("a.txt"), "here").expect("it is written");
+    let session: SessionId = "work".parse().expect("an id");
+    let asked = Inbound::new(Submit::new(session.clone(), "1", "hello"), Origin::OPERATOR);
+    let turn = roster.store.accept(asked).await.expect("it is taken").turn;
+    let send = |effect: &str| {
+        let ask = SendFile {
+            effect_id: effect.parse().expect("an id"),
+            path: "a.txt".into(),
+            text: "look".into(),
+            sha256: None,
+        };
+        let (outbox, of) = (Arc::clone(&outbox), (turn.clone(), session.clone()));
+        let (key, workspace) = (format!("file:files:{effect}"), workspace.clone());
+        async move { outbox.send_file(of, key, workspace, ask).await }
+    };
+    // Two at once, and one after a crash, when the file is another one, or gone.
+    let (one, two) = tokio::join!(send("x-1"), send("x-1"));
+    assert_eq!((one, two), (Ok(FileSent::Told), Ok(FileSent::Told)));
+    std::fs::remove_file(workspace.join("a.txt")).expect("it goes");
+    assert_eq!(send("x-1").await, Ok(FileSent::Told));
+    assert_eq!(send("x-2").await.map_err(|fault| fault.code), Err(FaultCode::NotFound));
+    let told = async || {
+        let events = roster.store.events_after(&session, 0, 99).await.expect("it answers");
+        events.iter().filter(|event| matches!(event.body, EventBody::Diagnostic { .. })).count()
+    };
+    assert_eq!(told().await, 1);
+    std::fs::write(workspace.join("a.txt"), "another").expect("it is written");
+    assert_eq!(send("x-2").await, Ok(FileSent::Told));
+    assert_eq!(told().await, 2, "it is another call");
+    let kept = std::fs::read_dir(roster.base.home.outgoing()).expect("it is there").count();
+    assert_eq!(kept, 0, "nothing of it waits");
 }

@@ -1,4 +1,4 @@
-//! Channels that messages are sent to at the moment, each by a task of its own.
+//! What is sent at the moment: the texts of a channel one after another, and its files beside them.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -8,79 +8,71 @@ use std::{
 use drupe_extension_api::SessionId;
 use tokio::task::{self, JoinSet};
 
+/// Messages that go out in their order, one at a time. A file takes minutes where a text takes a moment, and says itself what it is: the
+/// order between the two is none that people read by, that of texts is, and that of files.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Lane {
+    pub channel: String,
+    pub of_files: bool,
+}
+
 /// A conversation, and where in its channel a message of it goes.
 pub type Recipient = (SessionId, Option<String>);
 
-/// How far a channel took what it was given.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Took {
-    All,
-    /// All but what is for these.
-    AllBut(BTreeSet<Recipient>),
-    /// Not the message that it was given last, and none behind it.
-    NoMore,
-}
+/// What a lane was not rid of: what goes to some places, or, as none, its next message and all behind that.
+pub type LeftOver = BTreeSet<Option<Recipient>>;
 
-/// The channels that messages are sent to.
+/// The lanes in which messages are sent.
 #[derive(Default)]
 pub struct Lanes {
-    tasks: JoinSet<Took>,
-    at_work: HashMap<task::Id, String>,
-    /// Until when channels that did not take their next message are left alone, whatever else comes for them: each attempt counts.
-    resting: HashMap<String, Instant>,
-    /// The same for what goes to some places of a channel.
-    held: HashMap<(String, Recipient), Instant>,
+    tasks: JoinSet<LeftOver>,
+    at_work: HashMap<task::Id, Lane>,
+    /// Until when a lane, or what goes to one place in it, is left alone since its next message was not taken, whatever else comes for it:
+    /// each attempt counts.
+    held: HashMap<(Lane, Option<Recipient>), Instant>,
 }
 
 impl Lanes {
-    /// Whether a channel may be given messages.
-    pub fn is_free(&self, channel: &str) -> bool {
-        !self.resting.contains_key(channel) && self.at_work.values().all(|busy| busy != channel)
+    /// Whether a lane may be given messages.
+    pub fn is_free(&self, lane: &Lane) -> bool {
+        !self.held.contains_key(&(lane.clone(), None)) && self.at_work.values().all(|busy| busy != lane)
     }
 
     /// Whether messages to such a place wait until it is time to try again.
-    pub fn holds(&self, channel: &str, to: &Recipient) -> bool {
-        self.held.contains_key(&(channel.to_owned(), to.clone()))
+    pub fn holds(&self, lane: &Lane, to: &Recipient) -> bool {
+        self.held.contains_key(&(lane.clone(), Some(to.clone())))
     }
 
-    /// Has messages sent to a channel.
-    pub fn begin(&mut self, channel: String, work: impl Future<Output = Took> + Send + 'static) {
-        self.at_work.insert(self.tasks.spawn(work).id(), channel);
+    /// Has messages sent in a lane.
+    pub fn begin(&mut self, lane: Lane, work: impl Future<Output = LeftOver> + Send + 'static) {
+        self.at_work.insert(self.tasks.spawn(work).id(), lane);
     }
 
-    /// Returns when a channel has got what it was given; never while none is given anything. What it did not take is left alone for so long.
+    /// Returns when a lane has got what it was given; never while none is given anything. What was not taken is left alone for so long.
     pub async fn one_ends(&mut self, rest: Duration) {
-        let (task, took) = match self.tasks.join_next_with_id().await {
+        let (task, not_taken) = match self.tasks.join_next_with_id().await {
             Some(Ok(ended)) => ended,
-            Some(Err(error)) => (error.id(), Took::NoMore),
+            Some(Err(error)) => (error.id(), LeftOver::from([None])),
             None => return std::future::pending().await,
         };
-        let Some(channel) = self.at_work.remove(&task) else { return };
+        let Some(lane) = self.at_work.remove(&task) else { return };
         let until = Instant::now() + rest;
-        match took {
-            Took::All => {}
-            Took::AllBut(places) => {
-                self.held.extend(places.into_iter().map(|to| ((channel.clone(), to), until)));
-            }
-            Took::NoMore => drop(self.resting.insert(channel, until)),
-        }
+        self.held.extend(not_taken.into_iter().map(|to| ((lane.clone(), to), until)));
     }
 
     /// Forgets what has rested until now.
     pub fn let_go(&mut self, now: Instant) {
-        self.resting.retain(|_, until| *until > now);
         self.held.retain(|_, until| *until > now);
     }
 
     /// Everything is tried again at once.
     pub fn try_again(&mut self) {
-        self.resting.clear();
         self.held.clear();
     }
 
     /// When something has rested next.
     pub fn next(&self) -> Option<Instant> {
-        self.resting.values().chain(self.held.values()).min().copied()
+        self.held.values().min().copied()
     }
 
     /// Whether nothing is being sent.
@@ -98,22 +90,27 @@ mod tests {
 
     const REST: Duration = Duration::from_secs(15);
 
+    fn texts(channel: &str) -> Lane {
+        Lane { channel: channel.to_owned(), of_files: false }
+    }
+
     #[tokio::test]
-    async fn a_slow_channel_holds_no_other_up_and_gets_its_messages_in_order() {
+    async fn a_slow_lane_holds_no_other_up_and_gets_its_messages_in_order() {
         let mut lanes = Lanes::default();
         let (go, held) = oneshot::channel::<()>();
-        lanes.begin("slow".into(), async {
+        let slow = Lane { channel: "one".to_owned(), of_files: true };
+        lanes.begin(slow.clone(), async {
             held.await.expect("somebody goes on");
-            Took::All
+            LeftOver::new()
         });
-        for _ in 0..3 {
-            assert!(lanes.is_free("quick") && !lanes.is_free("slow"));
-            lanes.begin("quick".into(), async { Took::All });
+        for quick in ["one", "other", "one"] {
+            assert!(lanes.is_free(&texts(quick)) && !lanes.is_free(&slow));
+            lanes.begin(texts(quick), async { LeftOver::new() });
             lanes.one_ends(REST).await;
         }
         go.send(()).expect("it waits");
         lanes.one_ends(REST).await;
-        assert!(lanes.is_free("slow") && lanes.is_empty());
+        assert!(lanes.is_free(&slow) && lanes.is_empty());
         assert!(lanes.one_ends(REST).now_or_never().is_none(), "there is nothing to wait for");
     }
 
@@ -122,22 +119,23 @@ mod tests {
         let mut lanes = Lanes::default();
         let session: SessionId = "a".parse().expect("an id");
         let [held, free] = ["one", "other"].map(|address| (session.clone(), Some(address.to_owned())));
-        lanes.begin("down".into(), async { Took::NoMore });
+        let (down, busy) = (texts("down"), texts("busy"));
+        lanes.begin(down.clone(), async { LeftOver::from([None]) });
         lanes.one_ends(REST).await;
-        let places = BTreeSet::from([held.clone()]);
-        lanes.begin("busy".into(), async { Took::AllBut(places) });
+        let places = LeftOver::from([Some(held.clone())]);
+        lanes.begin(busy.clone(), async { places });
         lanes.one_ends(REST).await;
         let soon = Instant::now();
         lanes.let_go(soon);
-        assert!(!lanes.is_free("down"));
-        assert!(lanes.is_free("busy") && lanes.holds("busy", &held) && !lanes.holds("busy", &free));
-        assert!(!lanes.holds("down", &held), "it is another channel");
+        assert!(!lanes.is_free(&down));
+        assert!(lanes.is_free(&busy) && lanes.holds(&busy, &held) && !lanes.holds(&busy, &free));
+        assert!(!lanes.holds(&down, &held), "it is another channel");
         assert!(lanes.next().is_some_and(|next| next > soon && next <= soon + REST));
         lanes.let_go(soon + REST + REST);
-        assert!(lanes.is_free("down") && !lanes.holds("busy", &held) && lanes.next().is_none());
-        lanes.begin("down".into(), async { Took::NoMore });
+        assert!(lanes.is_free(&down) && !lanes.holds(&busy, &held) && lanes.next().is_none());
+        lanes.begin(down.clone(), async { LeftOver::from([None]) });
         lanes.one_ends(REST).await;
         lanes.try_again();
-        assert!(lanes.is_free("down"));
+        assert!(lanes.is_free(&down));
     }
 }

@@ -32,7 +32,7 @@ pub use offer::{Allowed, Clash, Terms, offer};
 pub use orchestrator::ID as ORCHESTRATOR;
 pub use scheduled::Scheduled;
 pub use schemas::Schemas;
-pub use snapshot::{AgentEntry, Handoff, Snapshot};
+pub use snapshot::{AgentEntry, Handoff, Snapshot, WiredChannel};
 
 /// The extension that speaks with MCP servers, for those that agents' manifests name as well.
 pub const MCP: &str = "mcp";
@@ -200,12 +200,10 @@ pub fn wire(parts: &[Part], context: &Context<'_>) -> Result<Snapshot, WireFault
     let channels = parts
         .iter()
         .filter(|p| p.can(Capability::Channel))
-        .filter_map(|p| Some((p.id().clone(), Arc::clone(p.instance.as_ref()?))))
-        .collect();
-    let file_channels = parts
-        .iter()
-        .filter(|p| p.can(Capability::Channel) && p.description.carries_files)
-        .map(|p| p.id().clone())
+        .filter_map(|p| {
+            let (instance, takes_files) = (Arc::clone(p.instance.as_ref()?), p.description.carries_files);
+            Some((p.id().clone(), WiredChannel { instance, takes_files }))
+        })
         .collect();
     let hooks = Arc::new(HookSet::of(parts.iter().filter(|p| p.can(Capability::Hook)), context.lasting));
     let contexts = Contexts::of(parts.iter().filter(|p| p.can(Capability::Context)), context.lasting);
@@ -241,7 +239,6 @@ pub fn wire(parts: &[Part], context: &Context<'_>) -> Result<Snapshot, WireFault
         agents,
         tools,
         channels,
-        file_channels,
         resolved,
         hooks,
         contexts,

@@ -1,9 +1,6 @@
 //! The registry snapshot: who exists, and who may use what. Immutable; an invocation keeps the one it began with.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use drupe_agent::{Agent, HandoffLimits, LoopAgent, Registered, Registry};
 use drupe_config::AgentApprovals;
@@ -18,6 +15,13 @@ use crate::{
     Allowed, Away, Day, Followed, ORCHESTRATOR, Scheduled, bounds, contexts::Contexts, hooks::HookSet,
 };
 
+/// An extension that carries messages.
+#[derive(Clone)]
+pub struct WiredChannel {
+    pub instance: Arc<Instance>,
+    pub takes_files: bool,
+}
+
 /// Everything that is wired together.
 #[derive(Clone)]
 pub struct Snapshot {
@@ -29,9 +33,7 @@ pub struct Snapshot {
     pub agents: BTreeMap<AgentId, AgentEntry>,
     pub tools: BTreeMap<ExtensionId, Vec<Arc<Registered>>>,
     /// The extensions that carry messages.
-    pub channels: BTreeMap<ExtensionId, Arc<Instance>>,
-    /// Those of them that take files.
-    pub file_channels: BTreeSet<ExtensionId>,
+    pub channels: BTreeMap<ExtensionId, WiredChannel>,
     /// For native extensions: the tools that their `uses_tools` resolved to.
     pub resolved: BTreeMap<ExtensionId, Arc<Registry>>,
     pub hooks: Arc<HookSet>,

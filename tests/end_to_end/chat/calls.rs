@@ -22,6 +22,8 @@ pub enum Trouble {
     Gateway,
     /// Nobody answers, and the connection stays.
     Silence,
+    /// It is done once the test lets it.
+    Held,
 }
 
 /// Waits until something is so, which takes no time but on a machine that has much to do.

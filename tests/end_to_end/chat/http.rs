@@ -111,6 +111,7 @@ pub fn perform(
             let _ = stream.read(&mut [0]);
             Ok(false)
         }
+        Some(Trouble::Held) => unreachable!("whoever holds it back knows until when"),
         Some(trouble @ (Trouble::TooMany(_) | Trouble::Refused(..))) => answer(stream, refused(trouble)),
     }
 }

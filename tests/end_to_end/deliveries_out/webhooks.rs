@@ -40,14 +40,19 @@ struct Scene {
 
 impl Scene {
     fn new(answers: impl Fn(&Asked, usize) -> Reply + Send + Sync + 'static) -> Self {
+        let copies = "  - { session: main, channel: webhook, address: builds }\n  - { session: other, channel: webhook, address: other }\n";
+        Self::with(copies, answers)
+    }
+
+    fn with(copies: &str, answers: impl Fn(&Asked, usize) -> Reply + Send + Sync + 'static) -> Self {
         let model = ModelServer::start(|request| Say::Text(format!("you said {}", latest(request).1)));
         let (builds, other) = (Receiver::start(answers), Receiver::start(|_, _| taken()));
-        let copies = "copies:\n  - { session: main, channel: webhook, address: builds }\n  - { session: other, channel: webhook, address: other }\n";
+        let copies = format!("copies:\n{copies}");
         let settings = format!(
             "extensions:\n  webhook:\n    enabled: true\n    endpoints:\n      builds: {{ url: \"{}/in?from=drupe\", secret: \"${{BUILDS_KEY}}\", previous_secret: \"${{OLD_KEY}}\" }}\n      other: {{ url: \"{}/\", secret: \"${{OLD_KEY}}\" }}\n",
             builds.address, other.address
         );
-        let mut daemon = Daemon::home(&(model.config() + copies + &settings));
+        let mut daemon = Daemon::home(&(model.config() + &copies + &settings));
         daemon.variable("BUILDS_KEY", &secret(KEY));
         daemon.variable("OLD_KEY", &secret(OLD_KEY));
         daemon.run();
@@ -156,4 +161,40 @@ fn who_refuses_or_leads_elsewhere_is_told_of_and_who_is_gone_is_asked_no_more() 
     }
     assert_eq!(scene.builds.asked("POST").len(), 3, "who is gone is left alone");
     assert!(elsewhere.asked("POST").is_empty() && elsewhere.asked("GET").is_empty());
+}
+
+/// Some conversations, each of which goes to some endpoints; `builds` has its connections cut.
+fn cut_off(copies: &[(&str, &str)]) -> Scene {
+    let copies = copies
+        .iter()
+        .map(|(session, to)| format!("  - {{ session: {session}, channel: webhook, address: {to} }}\n"));
+    Scene::with(&copies.collect::<String>(), |_, _| Reply::Cut)
+}
+
+#[test]
+fn what_waits_for_one_endpoint_holds_nothing_up_that_its_conversation_tells_another() {
+    let scene = cut_off(&[("main", "builds"), ("main", "other")]);
+    for round in 1..=3 {
+        scene.daemon.turn("main", &round.to_string());
+        let other = scene.until_asked(&scene.other, round);
+        assert_eq!(text(&other[round - 1]), format!("you said {round}"));
+    }
+    // The first of them is tried again and again, and none behind it before.
+    let all = scene.until_asked(&scene.builds, 2);
+    assert!(all.iter().all(|asked| text(asked) == "you said 1"), "{all:?}");
+}
+
+#[test]
+fn an_endpoint_that_does_not_answer_is_asked_once_for_all_conversations_that_wait_for_it() {
+    let scene = cut_off(&[("main", "builds"), ("talk", "builds"), ("other", "other")]);
+    scene.daemon.turn("main", "one");
+    scene.until_asked(&scene.builds, 1);
+    scene.daemon.turn("talk", "two");
+    scene.daemon.turn("other", "three");
+    scene.until_asked(&scene.other, 1);
+    let asked = scene.until_asked(&scene.builds, 2);
+    for two in asked.windows(2) {
+        let between = two[1].at - two[0].at;
+        assert!(between.as_millis() >= 9_900, "it is left alone for ten seconds, and was for {between:?}");
+    }
 }

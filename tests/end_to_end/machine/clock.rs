@@ -204,3 +204,36 @@ fn no_slot_is_done_twice_however_often_the_clock_is_set_ahead_and_back() {
         .unwrap_or_else(|| panic!("{:?}\n{}", daemon.events("s"), daemon.log()));
     no_panic(&daemon);
 }
+
+#[test]
+fn a_clock_that_is_set_ahead_has_no_files_deleted_that_people_sent() {
+    let mut daemon = Daemon::home("journal: {retention: {max_age_days: 10}}\n");
+    let clock = Clock::of(&mut daemon);
+    let inbox = daemon.path().join("workspace/inbox");
+    // Its name says whose it is; the disk says how old it is.
+    let write = |name: &str, days: i64| {
+        let folder = inbox.join(format!("telegram+person.{name}"));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let file = File::create(folder.join("a.txt")).expect("a file");
+        let age = std::time::Duration::from_secs((days * DAY).unsigned_abs());
+        file.set_modified(std::time::SystemTime::now() - age).expect("it is old");
+        folder.join("a.txt")
+    };
+    let goes = |daemon: &Daemon, what: &std::path::Path| {
+        until("it goes", || (!what.exists()).then_some(())).unwrap_or_else(|| panic!("{}", daemon.log()));
+    };
+    let old = write("old", 11);
+    daemon.run();
+    // The first look is over.
+    goes(&daemon, &old);
+    let fresh: Vec<_> = (0..30).map(|n| write(&n.to_string(), 0)).collect();
+    for jump in [CENTURY, 0] {
+        let old = write("old", 12);
+        clock.set(jump);
+        daemon.kill_kernel();
+        daemon.until_ready();
+        goes(&daemon, &old);
+        assert!(fresh.iter().all(|file| file.exists()), "{jump}: {}", daemon.log());
+    }
+    no_panic(&daemon);
+}

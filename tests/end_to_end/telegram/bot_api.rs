@@ -241,7 +241,10 @@ impl BotServer {
             return http::answer(stream, told(refused(401, "Unauthorized")));
         };
         let sends = ["sendMessage", "editMessageText"].contains(&method);
-        let trouble = self.state().calls.note(method, &params, sends, method == "sendMessage");
+        let mut trouble = self.state().calls.note(method, &params, sends, method == "sendMessage");
+        if trouble.take_if(|trouble| *trouble == Trouble::Held).is_some() {
+            self.until_files_come();
+        }
         let does = || {
             let said = self.perform(method, &params);
             if method == "sendMessage" {
@@ -275,13 +278,18 @@ impl BotServer {
         }
     }
 
+    fn until_files_come(&self) {
+        let held = |state: &mut State| state.holds_files;
+        drop(self.shared.1.wait_while(self.state(), held).expect("no thread panics while it holds this"));
+    }
+
     /// Gives a file; whether the connection goes on.
     fn file(&self, stream: &mut TcpStream, path: &str) -> std::io::Result<bool> {
         let mut state = self.state();
         let trouble = state.calls.note("file", &json!({"path": path}), false, false);
         let found = state.files.values().find(|(known, _)| known == path).map(|(_, content)| content.clone());
-        let held = |state: &mut State| state.holds_files;
-        drop(self.shared.1.wait_while(state, held).expect("no thread panics while it holds this"));
+        drop(state);
+        self.until_files_come();
         let content = match (trouble, found) {
             (Some(Trouble::Refused(code, text)), _) => {
                 write!(stream, "HTTP/1.1 {code} {text}\r\ncontent-length: 0\r\n\r\n")?;

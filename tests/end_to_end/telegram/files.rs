@@ -151,6 +151,25 @@ fn a_file_that_does_not_come_whole_is_asked_for_again_and_then_given_up() {
 }
 
 #[test]
+fn a_file_that_takes_long_holds_others_up_for_a_minute_and_is_told_then() {
+    let scene = scene();
+    scene.bot.keep("d", b"never whole");
+    scene.bot.hold_files(true);
+    scene.bot.push([scene.bot.message_with(ANN, document("d", "a.txt")), scene.bot.message(BEN, "hello")]);
+    // As many looks as it takes.
+    for _ in 0..4 {
+        let there = || scene.bot.texts(ANN).iter().any(|text| text.contains("not taken")).then_some(());
+        if until("it is given up", there).is_some() {
+            break;
+        }
+    }
+    scene.until_there(ANN, "`a.txt`, and was not taken: it was not there within 60 seconds");
+    scene.until_there(BEN, "read hello");
+    assert_eq!((files(&scene), scene.bot.calls("file").len()), (Vec::new(), 1));
+    scene.until_confirmed();
+}
+
+#[test]
 fn the_same_message_again_is_one_file_and_nothing_is_fetched_for_strangers() {
     let mut scene = scene();
     scene.bot.keep("d", b"once");

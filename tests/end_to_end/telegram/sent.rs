@@ -117,6 +117,45 @@ fn what_waits_is_sent_once_as_it_was_by_the_kernel_that_goes_on() {
 }
 
 #[test]
+fn answers_do_not_wait_for_a_file_that_is_on_its_way_and_files_keep_their_order() {
+    let scene = scene();
+    scene.write("a.txt", b"slow");
+    scene.write("b.txt", b"next");
+    scene.bot.hold_files(true);
+    scene.bot.trouble("sendDocument", Trouble::Held);
+    scene.sends("a.txt");
+    let tried = || (!scene.bot.calls("sendDocument").is_empty()).then_some(());
+    assert!(until("it is being sent", tried).is_some(), "{}", scene.daemon.log());
+    scene.until_there(ANN, "`a.txt` (4 bytes) is on its way");
+    scene.sends("b.txt");
+    scene.until_there(ANN, "`b.txt` (4 bytes) is on its way");
+    scene.settle(ANN);
+    scene.settle(BEN);
+    assert_eq!((scene.bot.documents(ANN).len(), scene.bot.calls("sendDocument").len()), (0, 1));
+    scene.bot.hold_files(false);
+    let both = || Some(scene.bot.documents(ANN)).filter(|sent| sent.len() == 2);
+    let both = until("both came", both).unwrap_or_else(|| scene.fail(ANN, "two files"));
+    assert_eq!(both.iter().map(|sent| sent.name.as_str()).collect::<Vec<_>>(), ["a.txt", "b.txt"]);
+}
+
+#[test]
+fn what_waits_to_be_sent_goes_with_its_session() {
+    let scene = scene();
+    scene.write("a.txt", b"never sent");
+    scene.bot.trouble("sendDocument", Trouble::TooMany(600));
+    scene.sends("a.txt");
+    let tried = || (!scene.bot.calls("sendDocument").is_empty()).then_some(());
+    assert!(until("it was tried", tried).is_some(), "{}", scene.daemon.log());
+    assert_eq!(scene.kept(), 1);
+    let deleted = || {
+        let delete = ["session", "delete", "telegram:person.7", "--yes"];
+        scene.daemon.drupe(&delete).status.success().then_some(())
+    };
+    assert!(until("the session is deleted", deleted).is_some(), "{}", scene.daemon.log());
+    scene.until_nothing_is_kept();
+}
+
+#[test]
 fn a_file_that_may_have_arrived_is_not_sent_again() {
     let scene = scene();
     scene.write("a.txt", b"once");

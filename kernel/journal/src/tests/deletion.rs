@@ -46,7 +46,7 @@ async fn a_session_goes_with_all_that_is_of_it_and_sums_of_use_stay() {
     spawned(&store, &child, "s:a-1:a-2").await;
     turn(&store, "s:a-other", "other").await;
     let kept = turn(&store, "t", "kept").await;
-    store.notice(session("s"), "secret notice".into(), Vec::new()).await.unwrap();
+    store.notice(session("s"), None, "secret notice".into(), Vec::new()).await.unwrap();
     let before = used(&store).await;
     let size = store.size().await.unwrap();
 

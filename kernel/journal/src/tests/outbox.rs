@@ -2,12 +2,12 @@
 
 use drupe_extension_api::{
     control::{ExtensionState, StateChange},
-    wire::OutboundFile,
+    wire::{FileSent, OutboundFile},
 };
 use jiff::Timestamp;
 
 use super::*;
-use crate::{Delivery, DeliveryId, FileMessage, RestartVerdict};
+use crate::{Delivery, DeliveryId, FileMessage, FileOnTheWay, RestartVerdict, told_of};
 
 async fn finished(store: &Store, external_id: &str) -> DeliveryId {
     let turn = store.accept(message("s", external_id, "hello")).await.unwrap().turn;
@@ -94,8 +94,8 @@ async fn a_notice_goes_to_where_the_latest_message_of_its_session_came_from() {
     // The terminal of an operator has no channel, and takes nothing over.
     from("s", "3", "", "").await.unwrap();
     from("quiet", "4", "", "").await.unwrap();
-    assert!(store.notice(session("s"), "done".into(), Vec::new()).await.unwrap());
-    assert!(!store.notice(session("quiet"), "done".into(), Vec::new()).await.unwrap());
+    assert!(store.notice(session("s"), None, "done".into(), Vec::new()).await.unwrap());
+    assert!(!store.notice(session("quiet"), None, "done".into(), Vec::new()).await.unwrap());
     let waiting = store.due_deliveries().await.unwrap();
     let [notice] = waiting.as_slice() else { panic!("{waiting:?}") };
     assert_eq!((notice.kind, notice.session.as_str()), (OutboundKind::Notice, "s"));
@@ -194,7 +194,7 @@ async fn a_copy_is_a_message_of_its_own_that_goes_where_nothing_else_of_it_goes(
     assert!(waiting.iter().all(|one| one.kind == OutboundKind::Answer && one.session.as_str() == "s"));
     assert_eq!(waiting[1].key, format!("{turn}>push"));
     // A notice of a session without a channel goes out as its copies alone.
-    assert!(store.notice(session("quiet"), "done".into(), copies).await.unwrap());
+    assert!(store.notice(session("quiet"), None, "done".into(), copies).await.unwrap());
     let waiting = store.due_deliveries().await.unwrap();
     assert_eq!(
         places(&waiting[3..]),
@@ -209,9 +209,9 @@ async fn a_channel_that_takes_nothing_has_so_many_copies_waiting_and_no_more() {
     let store = home.open();
     let copy = Outbound { channel: "push".into(), address: None, text: "done".into() };
     for _ in 0..1_000 {
-        assert!(store.notice(session("s"), "done".into(), vec![copy.clone()]).await.unwrap());
+        assert!(store.notice(session("s"), None, "done".into(), vec![copy.clone()]).await.unwrap());
     }
-    assert!(!store.notice(session("s"), "done".into(), vec![copy]).await.unwrap());
+    assert!(!store.notice(session("s"), None, "done".into(), vec![copy]).await.unwrap());
     assert_eq!(store.due_deliveries().await.unwrap().len(), 1_000);
     let last = store.events_after(&session("s"), 1_000, 9).await.unwrap().pop().unwrap();
     let EventBody::Diagnostic { code, message } = last.body else { panic!("{last:?}") };
@@ -224,30 +224,59 @@ async fn a_file_has_the_ends_of_a_text_and_whoever_waits_for_it_hears_of_the_wor
     let home = Home::new();
     let store = home.open();
     let turn = store.accept(message("s", "1", "hello")).await.unwrap().turn;
-    let to = store.way_out(&turn).await.unwrap().unwrap();
-    assert_eq!((to.channel.as_str(), to.address.as_deref()), ("test", Some("room")));
+    assert_eq!(store.channel_of(&turn).await.unwrap().as_deref(), Some("test"));
     let file =
         OutboundFile { name: "a.txt".into(), bytes: 3, sha256: "ab".into(), media_type: "text/plain".into() };
     let sent = FileMessage { text: "look".into(), path: "out/a.txt".into(), file: file.clone() };
-    store.queue_file("file:1".into(), to, sent).await.unwrap();
-    assert_eq!(store.channel_of_message("file:1".into()).await.unwrap().as_deref(), Some("test"));
-    assert_eq!(store.channel_of_message("file:2".into()).await.unwrap(), None);
-    let being_sent =
-        async |channel: &str| store.file_being_sent("file:1".into(), channel.into()).await.unwrap();
-    assert_eq!(being_sent("test").await, None, "nobody sends it yet");
+    store.queue_file("file:1".into(), turn, sent).await.unwrap();
+    let on_its_way = FileSent::OnItsWay { channel: "test".into() };
+    assert_eq!(store.file_sent("file:1".into()).await.unwrap(), Some(on_its_way));
+    assert_eq!(store.file_sent("file:2".into()).await.unwrap(), None);
+    let on_the_way = async || store.files_on_the_way().await.unwrap();
+    let waiting = FileOnTheWay {
+        key: "file:1".into(),
+        channel: "test".into(),
+        is_being_sent: false,
+        file: file.clone(),
+    };
+    assert_eq!(on_the_way().await, std::slice::from_ref(&waiting), "nobody sends it yet");
     let due = store.due_deliveries().await.unwrap().remove(0);
+    assert_eq!(due.message.address.as_deref(), Some("room"));
     assert_eq!(
         (due.kind, due.message.text.as_str(), due.file),
         (OutboundKind::File, "look", Some(file.clone()))
     );
     store.sending(due.id).await.unwrap();
-    assert_eq!((being_sent("test").await, being_sent("other").await), (Some(file), None));
-    assert_eq!(store.files_on_the_way().await.unwrap(), ["file:1"]);
+    assert_eq!(on_the_way().await, [FileOnTheWay { is_being_sent: true, ..waiting }]);
     store.sent(due.id, Sent::Failed("it is too large".into())).await.unwrap();
-    assert_eq!((being_sent("test").await, store.files_on_the_way().await.unwrap()), (None, Vec::new()));
+    assert_eq!(on_the_way().await, []);
     let told = store.due_deliveries().await.unwrap().remove(0);
     assert_eq!(told.message.text, "the file `out/a.txt` could not be sent: it is too large");
     assert_eq!((told.kind, told.message.address.as_deref()), (OutboundKind::Notice, Some("room")));
+}
+
+#[tokio::test]
+async fn what_is_told_in_place_of_a_file_is_told_once_whether_it_goes_out_or_not() {
+    let home = Home::new();
+    let store = home.open();
+    store.accept(message("s", "1", "hello")).await.unwrap();
+    let copy = Outbound { channel: "push".into(), address: None, text: "here".into() };
+    for (of, waiting) in [("s", 2), ("quiet", 1)] {
+        let file = format!("file:{of}");
+        let tell = || {
+            let key = Some(told_of(&file));
+            store.notice(session(of), key, "here".into(), vec![copy.clone()])
+        };
+        assert_eq!(store.file_sent(file.clone()).await.unwrap(), None);
+        assert!(tell().await.unwrap());
+        assert!(!tell().await.unwrap(), "{of}: nothing more goes out");
+        assert_eq!(store.file_sent(file.clone()).await.unwrap(), Some(FileSent::Told));
+        let due = store.due_deliveries().await.unwrap();
+        assert_eq!(due.iter().filter(|due| due.session.as_str() == of).count(), waiting, "{due:?}");
+        let events = store.events_after(&session(of), 0, 9).await.unwrap();
+        assert_eq!(events.len(), 1, "{events:?}");
+    }
+    assert_eq!(store.files_on_the_way().await.unwrap(), []);
 }
 
 #[tokio::test]

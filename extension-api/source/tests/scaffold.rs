@@ -60,8 +60,8 @@ fn use_the_library_of_channels(folder: &Path, sdk: &Path) {
     add("Cargo.toml", "[dev-dependencies]", library);
     add(
         "src/lib.rs",
-        "export!",
-        "/// What it keeps.\npub type Words = drupe_channel::KeptState<Vec<String>>;\n\nexport!".to_owned(),
+        "\nexport!",
+        "\n/// What it keeps.\npub type Words = drupe_channel::KeptState<Vec<String>>;\n\nexport!".to_owned(),
     );
 }
 

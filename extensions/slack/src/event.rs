@@ -1,7 +1,8 @@
 //! What comes in: frames of the socket as what the service says, and what somebody wants. Pure.
 //!
-//! Forms as in <https://docs.slack.dev/apis/events-api/using-socket-mode>, and the pages of the events `app_mention` and `message.im` and of the
-//! payload `block_actions`, read on 2026-11-27 in copies of their texts and in the service's own SDKs.
+//! Forms as in <https://docs.slack.dev/apis/events-api/using-socket-mode>, and the pages of the events `app_mention`, `message.im` and
+//! `message.channels` and of the payload `block_actions`, read on 2026-11-27 in copies of their texts and in the service's own SDKs. That a message
+//! which names the bot is told as both, in any order, is said in <https://github.com/slackapi/bolt-python/issues/941>.
 
 use drupe_channel::{HeardMessage, WriterWish};
 use drupe_extension_api::prelude::*;
@@ -170,6 +171,8 @@ fn event(payload: &Value, app: &App, extension: &ExtensionId) -> Option<SlackHea
     let answer = |text| WriterWish::Answer { text, files: Vec::new() };
     let wish = match (said.trim().is_empty(), event.files.is_empty()) {
         (true, true) => return None,
+        // In a thread people show pictures to each other.
+        (true, false) if is_aside => return None,
         (true, false) => WriterWish::Reply("Only text is read here.".to_owned()),
         (false, false) => {
             answer(format!("{said}\n(Something came with this that is no text; it was not read.)"))
@@ -388,6 +391,7 @@ mod tests {
             json!({"text": "and <@UBOT|plum>?"}),
             json!({"text": "<@U8> what do you think"}),
             json!({"bot_id": "B7"}),
+            json!({"text": "", "subtype": "file_share", "files": [{}]}),
             json!({"subtype": "message_changed"}),
             json!({"channel_type": "mpim"}),
         ] {

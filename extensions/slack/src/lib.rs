@@ -11,6 +11,7 @@ mod network;
 mod service;
 mod settings;
 mod socket;
+mod taking;
 mod text;
 
 use std::sync::Arc;

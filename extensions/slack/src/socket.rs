@@ -20,6 +20,7 @@ use crate::{
     ear::SlackEar,
     event::{self, App, SocketFrame},
     network::{self, Socket},
+    taking::{TakenIn, Taking},
 };
 
 /// Time for the first word of a socket.
@@ -116,7 +117,8 @@ impl Sockets {
         };
         let reader = Reader {
             number,
-            ear: self.ear.clone(),
+            taking: Taking::new(self.ear.clone()),
+            host: self.ear.channel.host.clone(),
             app: self.app.clone(),
             newest: self.newest.subscribe(),
             tell: self.tell.clone(),
@@ -136,7 +138,8 @@ impl Sockets {
 /// Reads one socket until it ends.
 struct Reader {
     number: u64,
-    ear: SlackEar,
+    taking: Taking,
+    host: Host,
     app: Arc<App>,
     newest: watch::Receiver<u64>,
     tell: mpsc::Sender<News>,
@@ -148,6 +151,8 @@ impl Reader {
         let why = self.read(&mut socket).await;
         let _ = tokio::time::timeout(SEND, socket.close(None)).await;
         let _ = self.tell.send(News::Ended(self.number, why)).await;
+        // What is begun comes to its end; it is told again, and known by then.
+        while self.taking.next().await.is_some() {}
     }
 
     /// Reads until it ends; why it did.
@@ -166,7 +171,17 @@ impl Reader {
                 next = next.min(leaves);
             }
             let frame = tokio::select! {
-                frame = socket.next() => frame,
+                frame = socket.next(), if self.taking.has_room() => frame,
+                Some(TakenIn { id, outcome, .. }) = self.taking.next() => {
+                    match outcome {
+                        Ok(()) => if let Some(why) = acknowledge(socket, &id).await {
+                            return why;
+                        },
+                        // Not acknowledged: it comes again.
+                        Err(fault) => self.host.warn(format!("a message is taken in later: {fault}")),
+                    }
+                    continue;
+                }
                 changed = self.newest.changed() => match changed {
                     Ok(()) => {
                         if *self.newest.borrow_and_update() > self.number {
@@ -207,7 +222,7 @@ impl Reader {
                 Some(Err(error)) => return error.to_string(),
                 None => return "it was cut".to_owned(),
             };
-            match event::read(&text, &self.app, self.ear.channel.host.id()) {
+            match event::read(&text, &self.app, self.host.id()) {
                 SocketFrame::Hello => {
                     is_open = true;
                     let _ = self.tell.send(News::Ready(self.number)).await;
@@ -215,16 +230,9 @@ impl Reader {
                 SocketFrame::Disconnect { reason } => {
                     let _ = self.tell.send(News::Leaving(self.number, reason)).await;
                 }
-                SocketFrame::Envelope { id, incoming } => {
-                    if let Some(incoming) = incoming
-                        && let Err(fault) = self.ear.take(*incoming).await
-                    {
-                        // Not acknowledged: it comes again.
-                        self.ear.channel.host.warn(format!("a message is taken in later: {fault}"));
-                        continue;
-                    }
-                    let acknowledged = json!({"envelope_id": id}).to_string();
-                    if let Some(why) = send(socket, Message::Text(acknowledged.into())).await {
+                SocketFrame::Envelope { id, incoming: Some(told) } => self.taking.begin(id, *told),
+                SocketFrame::Envelope { id, incoming: None } => {
+                    if let Some(why) = acknowledge(socket, &id).await {
                         return why;
                     }
                 }
@@ -232,6 +240,11 @@ impl Reader {
             }
         }
     }
+}
+
+/// Says that something need not be told again; why the socket is of no use any more, where it cannot.
+async fn acknowledge(socket: &mut Socket, id: &str) -> Option<String> {
+    send(socket, Message::Text(json!({"envelope_id": id}).to_string().into())).await
 }
 
 /// Sends a message; why the socket is of no use any more, where it cannot.

@@ -107,6 +107,38 @@ async fn what_is_told_is_acknowledged_when_the_daemon_has_it() {
 }
 
 #[tokio::test]
+async fn of_a_conversation_one_is_taken_in_after_another_and_of_all_each_is_acknowledged() {
+    let service = Service::start().await;
+    let harness = service.harness(1).await;
+    let host = harness.host();
+    let beside = async {
+        let mut peer = service.accept().await;
+        // More than is taken in at a time.
+        let told: Vec<_> =
+            (0..60).map(|n| (format!("e{n}"), format!("U{}", n % 3), format!("1.{n:02}"))).collect();
+        for (id, who, ts) in &told {
+            let mut envelope = envelope(id, ts);
+            envelope["payload"]["event"]["user"] = who.as_str().into();
+            tell(&mut peer, envelope).await;
+        }
+        let mut open: Vec<String> = told.iter().map(|(id, ..)| id.clone()).collect();
+        while !open.is_empty() {
+            let id = acknowledged(&mut peer).await.expect("it stays open");
+            open.remove(open.iter().position(|waits| *waits == id).expect("it is acknowledged once"));
+        }
+        let submitted = host.submitted();
+        assert_eq!(submitted.len(), told.len());
+        for who in ["U0", "U1", "U2"] {
+            let of_them =
+                submitted.iter().filter(|one| one.sender.as_ref().is_some_and(|sender| sender.id == who));
+            let order: Vec<_> = of_them.map(|one| one.external_id.clone()).collect();
+            assert!(order.len() == 20 && order.is_sorted(), "{order:?}");
+        }
+    };
+    run_beside(&harness, beside).await;
+}
+
+#[tokio::test]
 async fn the_next_socket_is_open_before_the_one_is_closed_that_was_announced_to_be() {
     let service = Service::start().await;
     let harness = service.harness(2).await;

@@ -4,7 +4,7 @@
 #
 #   config/dist/build.sh [--profile dist] [--out target/dist] [--no-build]
 #
-# Needs cargo, GNU tar, gzip, xz, and readelf and ar of binutils. `--no-build` takes what was built before.
+# Needs cargo and rustc, GNU tar, gzip, xz, and readelf and ar of binutils. `--no-build` takes what was built before.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 umask 022
@@ -85,6 +85,11 @@ done
 for file in README.md CHANGELOG.md LICENSE*; do
     [ ! -e "$file" ] || install -D -m 644 "$file" "$share/doc/drupe/$file"
 done
+# The licences of all that is in it want their texts along; the name is that of Debian.
+config/dist/licenses.sh >"$share/doc/drupe/copyright"
+library="$(rustc --print sysroot)/share/doc/rust/COPYRIGHT-library.html"
+[ -f "$library" ] || { echo "dist: \`$library\` is not there, which says what is in the standard library: take a toolchain of rustup" >&2; exit 1; }
+install -m 644 "$library" "$share/doc/drupe/rust-library.html"
 # The unit that `drupe service install` writes, for the place of a package and the usual home of whoever starts it.
 unit() {
     drupe service install --dry-run 2>/dev/null | sed -e '/^# Written by/d' -e 's|^ExecStart=.*|ExecStart=/usr/bin/drupe run|'

@@ -55,6 +55,22 @@ for way in 'unshare --mount' 'unshare --map-root-user --mount'; do
 done
 rmdir "$probe"
 
+# Fails where a file of licences does not name a crate whose code is beside it: one that cargo links, or one whose sources a panic would tell of.
+licensed() {
+    local prefix="$1" file="$1/share/doc/drupe/copyright" linked crate missing=0 count=0
+    [ -s "$file" ] && [ -s "$prefix/share/doc/drupe/rust-library.html" ] || { echo 'check: there are no texts of licences' >&2; return 1; }
+    linked="$({
+        grep -aoh 'registry/src/[^/]*/[^/]*/src/' "$prefix/bin/drupe" "$prefix"/lib/drupe/*.so | cut -d/ -f4 | sed 's/-\([0-9][^-]*\.[0-9].*\)$/ \1/'
+        ! command -v cargo >/dev/null || "$here/licenses.sh" --list | cut -d'|' -f1
+    } | sort -u)"
+    while read -r crate; do
+        count=$((count + 1))
+        grep -q "^$crate | .* | .* | [0-9]" "$file" || { echo "check: the licence of \`$crate\` is missing in \`copyright\`" >&2; missing=1; }
+    done <<<"$linked"
+    [ "$missing" = 0 ] || return 1
+    echo "check: it has the licences of $count crates"
+}
+
 for archive in "$@"; do
     root="$(mktemp -d)"
     trap 'rm -rf "$root"' EXIT
@@ -78,6 +94,7 @@ for archive in "$@"; do
             ;;
         *) echo "check: \`$archive\` is neither a tarball nor a package nor a program" >&2; exit 2 ;;
     esac
+    case "$archive" in */drupe) ;; *) licensed "$prefix" ;; esac
     # Of a program alone those that the checkout has.
     manifests="$prefix/lib/drupe/extensions"
     [ -d "$manifests" ] || manifests="$here/../../extensions"

@@ -171,6 +171,11 @@ fn a_message_says_who_wrote_it_and_stays_in_conversations_of_theirs() {
     assert!(stranger.is_err(), "{stranger:?}");
     let nobody = json!({"external_id": unique(), "session": "s", "text": "hi", "sender": {"id": "7"}});
     assert!(chat.daemon.client().ask("turn.submit", nobody).is_err(), "only a channel says who wrote");
+    let file = json!({"name": "a", "fetch": {"method": "GET", "url": "http://127.0.0.1:1/"}});
+    let files = json!({"external_id": unique(), "session": "s", "text": "hi", "files": [file]});
+    let refused =
+        chat.daemon.client().ask("turn.submit", files).expect_err("only a channel has files fetched");
+    assert!(refused.to_string().contains("hands no files in"), "{refused}");
 }
 
 #[test]

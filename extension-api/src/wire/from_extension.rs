@@ -146,8 +146,9 @@ pub const MOST_FILES: usize = 10;
 pub struct InboundFile {
     /// What whoever sent it calls it. It need not be fit to be a name of a file.
     pub name: String,
-    /// The request whose answer it is, sent as [`host::HTTP_SEND`] sends others. An answer with a status of 400 to 499, and one that is too
-    /// long, is told in words in place of the file; what may pass, such as a status above that, is a fault of the whole message.
+    /// The request whose answer it is, sent as [`host::HTTP_SEND`] sends others. An answer with a status of 300 to 499, one that is too
+    /// long, and what is not there within a minute for all files of the message, is told in words in place of the file; what may pass, such
+    /// as a status above that, 408, 425 or 429, is a fault of the whole message.
     pub fetch: OutwardRequest,
 }
 

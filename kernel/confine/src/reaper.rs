@@ -33,7 +33,7 @@ use crate::{
     profile::Limits,
     restrict::restrict,
     spec::{MAX_SPEC, Report, Spec},
-    tree,
+    tree::{self, Excess},
 };
 
 /// Status of a reaper that could not do its work, as shells report a program that cannot be started.
@@ -228,7 +228,7 @@ fn supervise(
         }
         if let Some(watch) = &mut watch
             && watch.next.is_some_and(|next| next <= now)
-            && let Err(what) = watch.look(limits)
+            && let Err(Excess(what)) = watch.look(limits)
         {
             return Ended::Exceeded(what);
         }
@@ -280,7 +280,7 @@ impl Watch {
     }
 
     /// Looks, and finds when to do so again. Which bound was broken.
-    fn look(&mut self, limits: &Limits) -> Result<(), String> {
+    fn look(&mut self, limits: &Limits) -> Result<(), Excess> {
         // Before the look, so that what happens during it is seen by the next one.
         let used = tree::cpu_time(self.program.as_raw_pid().unsigned_abs());
         let before = std::mem::replace(&mut self.used, used);

@@ -20,9 +20,11 @@ pub fn children() -> Option<Vec<Pid>> {
     Some(found.into_iter().filter_map(Pid::from_raw).collect())
 }
 
-/// Which bound all descendants of this process together are beyond, as the end of a sentence, and how many they are where they are
-/// beyond none. What cannot be read, since it has just ended, is not counted.
-pub fn count(limits: &Limits) -> Result<usize, String> {
+/// A bound that is broken, as the end of a sentence.
+pub struct Excess(pub String);
+
+/// Which bound all descendants of this process together are beyond, and how many they are where they are beyond none. What cannot be read, since it has just ended, is not counted.
+pub fn count(limits: &Limits) -> Result<usize, Excess> {
     let most_tasks = limits.tree_tasks.unwrap_or(u64::MAX);
     let most_memory = limits.tree_memory.unwrap_or(u64::MAX);
     let own = getpid().as_raw_pid();
@@ -34,10 +36,10 @@ pub fn count(limits: &Limits) -> Result<usize, String> {
         tasks += threads.max(1);
         memory += held(&status);
         if tasks > most_tasks {
-            return Err(format!("had more than {most_tasks} processes and threads"));
+            return Err(Excess(format!("had more than {most_tasks} processes and threads")));
         }
         if memory > most_memory {
-            return Err(format!("held more than {} MiB of memory together", most_memory >> 20));
+            return Err(Excess(format!("held more than {} MiB of memory together", most_memory >> 20)));
         }
         left.extend(descend(process, threads));
     }

@@ -134,6 +134,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             // How servers of other assistants are read is known once.
             "drupe-mcp-import",
             "drupe-memory",
+            // Secrets are tried by the same client by which they are used.
+            "drupe-outward",
             "drupe-prompts",
             "drupe-redact",
         ],

@@ -12,15 +12,51 @@ use std::{
 use crate::harness::{Daemon, text};
 
 const KEY: &str = "key-of-the-operator-1";
+const TOKEN: &str = "123:of-a-bot";
+/// Where the chat service is asked.
+const API: &str = "DRUPE_EXTENSIONS__TELEGRAM__API";
 
 /// A provider that has one model, for whoever has the key.
 fn provider() -> String {
+    serve(answer) + "/v1"
+}
+
+/// A chat service with one bot, for whoever has its token; forms as in <https://core.telegram.org/bots/api#making-requests>.
+fn bot() -> String {
+    serve(|stream| {
+        let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+        let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+        match head.first().is_some_and(|line| line.starts_with(&format!("GET /bot{TOKEN}/getMe "))) {
+            true => reply(
+                &stream,
+                "200 OK",
+                r#"{"ok":true,"result":{"id":123,"is_bot":true,"first_name":"Plum"}}"#,
+            ),
+            false => reply(
+                &stream,
+                "401 Unauthorized",
+                r#"{"ok":false,"error_code":401,"description":"Unauthorized"}"#,
+            ),
+        }
+    })
+}
+
+/// Answers each connection so; the address.
+fn serve(answer: fn(TcpStream)) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = format!("http://{}/v1", listener.local_addr().expect("an address"));
+    let address = format!("http://{}", listener.local_addr().expect("an address"));
     thread::spawn(move || {
-        listener.incoming().flatten().for_each(|stream| drop(thread::spawn(|| answer(stream))))
+        listener.incoming().flatten().for_each(|stream| drop(thread::spawn(move || answer(stream))))
     });
     address
+}
+
+fn reply(mut stream: &TcpStream, status: &str, body: &str) {
+    let length = body.len();
+    let _ = write!(
+        stream,
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
 }
 
 fn answer(stream: TcpStream) {
@@ -38,11 +74,7 @@ fn answer(stream: TcpStream) {
         }
         (false, _) => ("404 Not Found", "{}"),
     };
-    let length = body.len();
-    let _ = write!(
-        &stream,
-        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
-    );
+    reply(&stream, status, body);
 }
 
 /// Runs it with something on its standard input.
@@ -182,7 +214,8 @@ fn a_key_that_is_there_is_used_and_the_offline_model_needs_none() {
 fn a_chat_service_that_ships_is_turned_on_with_its_secret_and_none_that_does_not() {
     let address = provider();
     let own = ["--provider", "own", "--base-url", &address, "--model", "small-1", "--channel", "telegram"];
-    let daemon = Daemon::home("");
+    let mut daemon = Daemon::home("");
+    daemon.variable(API, &bot());
     let output = init(&daemon, &own, &format!("{KEY}\n"));
     let err = text(&output.stderr);
     assert!(
@@ -192,7 +225,7 @@ fn a_chat_service_that_ships_is_turned_on_with_its_secret_and_none_that_does_not
     assert_eq!(kept(&daemon), Vec::<&str>::new());
 
     let secrets = daemon.path().join(".env");
-    fs::write(&secrets, "TELEGRAM_BOT_TOKEN=123:abc\n").expect("a secret");
+    fs::write(&secrets, format!("TELEGRAM_BOT_TOKEN={TOKEN}\n")).expect("a secret");
     fs::set_permissions(&secrets, fs::Permissions::from_mode(0o600)).expect("the operator's alone");
     let output = init(&daemon, &own, &format!("{KEY}\n"));
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -207,4 +240,62 @@ fn a_chat_service_that_ships_is_turned_on_with_its_secret_and_none_that_does_not
         err.contains("there is no chat service `terminal`; choose one of none, ") && err.contains("telegram"),
         "{err}"
     );
+}
+
+#[test]
+fn a_secret_that_its_service_refuses_is_not_kept_and_one_that_was_not_tried_only_where_that_is_wanted() {
+    let nobody = {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        format!("http://{}", listener.local_addr().expect("an address"))
+    };
+    let with = |api: &str, more: &[&str], token: &str| {
+        let mut daemon = Daemon::home("");
+        daemon.variable(API, api);
+        let options = ["--provider", "offline", "--channel", "telegram", "--timezone", "system"];
+        let output = init(&daemon, &[&options, more].concat(), token);
+        (daemon, output)
+    };
+    for (api, token, says) in [
+        (
+            bot(),
+            "456:of-another-bot",
+            "Telegram does not take `TELEGRAM_BOT_TOKEN`, so nothing is kept: it says: Unauthorized",
+        ),
+        (
+            nobody.clone(),
+            TOKEN,
+            "Telegram cannot be asked whether it takes `TELEGRAM_BOT_TOKEN`, so nothing is kept",
+        ),
+    ] {
+        let (daemon, output) = with(&api, &[], token);
+        let err = text(&output.stderr);
+        assert!(!output.status.success() && err.contains(says) && err.contains("`--untried`"), "{err}");
+        assert!(!err.contains(token), "{err}");
+        assert_eq!(kept(&daemon), Vec::<&str>::new());
+    }
+    let (daemon, output) = with(&nobody, &["--untried"], TOKEN);
+    let out = text(&output.stdout);
+    assert!(
+        output.status.success() && out.contains("Telegram was not asked whether it takes its secrets"),
+        "{out}"
+    );
+    assert_eq!(kept(&daemon), ["drupe.yaml", ".env"]);
+
+    let (daemon, output) = with(&bot(), &[], TOKEN);
+    let out = text(&output.stdout);
+    assert!(
+        output.status.success() && out.contains("Telegram takes `TELEGRAM_BOT_TOKEN`"),
+        "{out}{}",
+        text(&output.stderr)
+    );
+    assert!(!out.contains(TOKEN));
+    assert_eq!(kept(&daemon), ["drupe.yaml", ".env"]);
+    // The same is looked at later.
+    let refused = "the service of `telegram` does not take `TELEGRAM_BOT_TOKEN`: it says: Unauthorized";
+    assert!(!text(&daemon.drupe(&["doctor"]).stdout).contains(refused));
+    fs::write(daemon.path().join(".env"), "TELEGRAM_BOT_TOKEN=456:of-another-bot\n").expect("a secret");
+    let found = daemon.drupe(&["doctor"]);
+    assert_eq!(found.status.code(), Some(1));
+    assert!(text(&found.stdout).contains(refused), "{}", text(&found.stdout));
+    assert!(!text(&daemon.drupe(&["doctor", "--offline"]).stdout).contains(refused));
 }

@@ -1,13 +1,13 @@
 //! `bound_secrets`: secrets that an extension is never handed, and the hosts to which they go.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::read::Reader;
 use crate::{
     declare::keys,
     fields::Field,
     forms,
-    shape::{EMPTY, Shape},
+    shape::{EMPTY, Shape, each_its_own},
 };
 
 /// The operator reads each of them before they agree.
@@ -27,6 +27,26 @@ keys! {
             Shape::AtMost(MAX_HOSTS, &Shape::List(&Shape::Text(&forms::VARIABLE)));
         /// Whether it works without a value. Requests that name no secret go to the hosts all the same.
         optional: bool = false => Shape::Bool;
+        /// A request that changes nothing, by which it is found out whether the service takes a value.
+        trial (skip_serializing_if = "Option::is_none"): Option<SecretTrial> => Shape::Record(&SECRET_TRIAL);
+    }
+}
+
+keys! {
+    /// A request with the secret in it, and what in its answer says that the secret is taken.
+    #[derive(PartialEq, Eq)]
+    pub struct SecretTrial in SECRET_TRIAL("the trial") {
+        /// The address. `{KEY}` at its beginning stands for a key of `addresses`, `${NAME}` in its path for the secret.
+        url: String = "" => Shape::Text(&forms::NON_EMPTY), required;
+        /// The method; neither sends a body.
+        method: String = "GET" => Shape::choice(&["GET", "POST"]);
+        /// Headers, with `${NAME}` for the secret.
+        headers: BTreeMap<String, String> = each_its_own() =>
+            Shape::Map { key: &forms::HEADER, value: &Shape::Text(&forms::ANY) };
+        /// Where an answer in JSON has `true` if the secret is taken, as a JSON pointer; without it a status of success says so.
+        good (skip_serializing_if = "Option::is_none"): Option<String> => Shape::Text(&forms::NON_EMPTY);
+        /// Where it says why the secret is not taken.
+        fault (skip_serializing_if = "Option::is_none"): Option<String> => Shape::Text(&forms::NON_EMPTY);
     }
 }
 

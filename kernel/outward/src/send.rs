@@ -55,6 +55,15 @@ impl OutwardClient {
         in_time(request, async { answer(sending.send().await.map_err(failed)?).await }).await
     }
 
+    /// [`send`](Self::send) without files, for a program that does nothing else meanwhile: it waits for the same answer or error.
+    pub fn send_alone<'a>(
+        request: &OutwardRequest,
+        secrets: impl Iterator<Item = (Option<BoundValue<'a>>, &'a [String])>,
+    ) -> Result<OutwardResponse, Fault> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(Self::default().send(request, Vec::new(), secrets))
+    }
+
     /// The same for an answer that is a file of any length, which `take` gets in parts and may refuse; gives the status. What comes with
     /// another status than 200 is not taken.
     ///

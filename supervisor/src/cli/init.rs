@@ -1,5 +1,5 @@
 //! `drupe init`: what a new home needs before a model answers, and nothing else: which provider, its key, a first chat service if one is
-//! wanted, the time zone. The key is tried before anything is kept, and what a day may cost at most is said.
+//! wanted, the time zone. The key and the secrets of the service are tried before anything is kept, and what a day may cost at most is said.
 //!
 //! It makes files and changes none: the configuration is the operator's from its first line on.
 
@@ -56,7 +56,7 @@ pub struct Init {
     /// What a day may cost at most, in US dollars, of models whose price is known
     #[arg(long, value_name = "USD")]
     max_cost_per_day: Option<f64>,
-    /// Keep what is given without asking the provider whether it answers and takes the key
+    /// Keep what is given without asking the provider, or the chat service, whether it takes it
     #[arg(long)]
     untried: bool,
 }
@@ -170,6 +170,16 @@ impl Init {
                 "the provider was not asked whether it takes the key: `drupe models check` does".into()
             }
             provider => try_it(&config, provider, self.model.as_deref())?,
+        };
+        let answers = match &plan.channel {
+            Some(channel) if self.untried => {
+                format!(
+                    "{answers}\n{} was not asked whether it takes its secrets: `drupe doctor` does",
+                    channel.name
+                )
+            }
+            Some(channel) => format!("{answers}\n{}", channel::tried(channel, &config)?.trim_end()),
+            None => answers,
         };
         let secrets = EnvFile::of(context.home().path())?;
         for (name, value) in &plan.keys {

@@ -25,6 +25,7 @@ mod restore;
 mod run;
 mod schedule;
 mod secret;
+mod secret_trial;
 mod service;
 mod session;
 mod skill;

@@ -33,7 +33,7 @@ pub struct Doctor {
     /// Make right what is safe to make right, and say what was done
     #[arg(long)]
     fix: bool,
-    /// Ask no provider whether it answers and still offers the models that are configured
+    /// Ask no provider whether it answers and still offers the models that are configured, and no service whether it takes its secrets
     #[arg(long)]
     offline: bool,
     /// Print a report for somebody who helps: the findings, the system, the configuration and the last ends of kernels; no
@@ -71,6 +71,9 @@ impl Doctor {
                 let home = context.home().path();
                 let seen = forecast((home, &context.exe), config, None, quarantined(home));
                 settings::extensions(&seen, status.as_ref(), &mut findings);
+                if !self.offline {
+                    settings::secrets(config, &seen, &mut findings);
+                }
                 settings::models(config, &seen, self.offline, &mut findings);
             }
             once(&mut findings);

@@ -16,6 +16,7 @@ use crate::cli::{
         named,
         report::{Asked, Configured, Found, Presence},
     },
+    secret_trial::{TriedSecret, try_all},
     status::word,
 };
 
@@ -129,6 +130,31 @@ fn state(id: &str, state: ExtensionState, reason: &str) -> Option<Finding> {
 /// What is wrong with a manifest, by line.
 fn manifest(one: &Expected) -> impl Iterator<Item = Finding> {
     one.looked.diagnostics.iter().map(|found| Finding { subject: EXTENSIONS, ..diagnosed(found) })
+}
+
+/// Whether services take the secrets of the extensions that work.
+pub fn secrets(config: &Config, seen: &Forecast, findings: &mut Vec<Finding>) {
+    // Of one that waits for agreement nothing is sent.
+    let working = seen.extensions.iter().filter(|one| one.state == ExtensionState::Active);
+    for manifest in working.filter_map(|one| one.looked.manifest.as_deref()) {
+        findings.extend(try_all(manifest, config).into_iter().filter_map(|(name, tried)| match tried {
+            TriedSecret::Taken => None,
+            TriedSecret::Refused(why) => {
+                let message = format!("the service of `{}` does not take `{name}`: {why}", manifest.id);
+                Some(
+                    Finding::fault(EXTENSIONS, message)
+                        .fix(format!("`drupe secret set {name}` keeps another one")),
+                )
+            }
+            TriedSecret::Unknown(why) => {
+                let message = format!(
+                    "the service of `{}` cannot be asked whether it takes `{name}`: {why}",
+                    manifest.id
+                );
+                Some(Finding::warning(EXTENSIONS, message).fix("look again when it can be reached"))
+            }
+        }));
+    }
 }
 
 /// Whether what is configured is there.

@@ -1,6 +1,6 @@
 //! The first chat service of a home: one that ships, whose writers the operator lets in, and that needs nothing but secrets.
 
-use drupe_config::{Manifest, load_manifest};
+use drupe_config::{Config, Manifest, load_manifest};
 use drupe_folders::discovery::Layout;
 use serde_json::json;
 
@@ -8,6 +8,7 @@ use super::{Keys, text};
 use crate::cli::{
     Context,
     failure::{Failure, status},
+    secret_trial::{TriedSecret, try_all},
 };
 
 const NONE: &str = "none";
@@ -48,6 +49,36 @@ pub fn chosen(chosen: Option<&str>, context: &Context) -> Result<Option<Manifest
 pub fn secrets(service: &Manifest, keys: &mut Keys<'_>) -> Result<(), Failure> {
     let bound = service.bound_secrets.iter().filter(|secret| !secret.optional).map(|secret| &secret.name);
     service.secrets.iter().chain(bound).try_for_each(|name| keys.need(&[name]))
+}
+
+/// Has the service look at its secrets, where its manifest says how; what it said of each.
+///
+/// # Errors
+/// It does not take one, or cannot be asked.
+pub fn tried(service: &Manifest, config: &Config) -> Result<String, Failure> {
+    let mut said = String::new();
+    for (name, tried) in try_all(service, config) {
+        let failure =
+            |message: String, help: &str| Failure::new(status::FAILED, message).help(help.to_owned());
+        match tried {
+            TriedSecret::Taken => said += &format!("{} takes `{name}`\n", service.name),
+            TriedSecret::Refused(why) => {
+                let message = format!("{} does not take `{name}`, so nothing is kept: {why}", service.name);
+                return Err(failure(message, "mend it and try again; `--untried` keeps it all the same"));
+            }
+            TriedSecret::Unknown(why) => {
+                let message = format!(
+                    "{} cannot be asked whether it takes `{name}`, so nothing is kept: {why}",
+                    service.name
+                );
+                return Err(failure(
+                    message,
+                    "try again when it can be reached; `--untried` keeps it all the same",
+                ));
+            }
+        }
+    }
+    Ok(said)
 }
 
 /// Those that ship and are off, and whose other settings all have a default.

@@ -114,12 +114,15 @@ for archive in "$@"; do
                 printf '  telegram:\n    enabled: true\n    api: "http://127.0.0.1:9"\n'
             elif [ "$name" = slack ]; then
                 printf '  slack:\n    enabled: true\n    api: "http://127.0.0.1:9"\n'
+            elif [ "$name" = email ]; then
+                printf '  email:\n    enabled: true\n    address: plum@example.net\n    authserv_id: mx.example.net\n'
+                printf '    imap: imap+plain://127.0.0.1:9\n    smtp: smtp+plain://127.0.0.1:9\n'
             elif grep -q '^enabled: false' "$manifest"; then
                 printf '  %s:\n    enabled: true\n' "$name"
             fi
         done
     } >"$home/.local/share/drupe/drupe.yaml"
-    (umask 077 && printf '%s=1:of-nobody\n' TELEGRAM_BOT_TOKEN SLACK_APP_TOKEN SLACK_BOT_TOKEN >"$home/.local/share/drupe/.env")
+    (umask 077 && printf '%s=1:of-nobody\n' TELEGRAM_BOT_TOKEN SLACK_APP_TOKEN SLACK_BOT_TOKEN EMAIL_PASSWORD >"$home/.local/share/drupe/.env")
     echo NTFY_TOPIC=topic-of-nobody >>"$home/.local/share/drupe/.env"
     echo "check: $archive"
     if [ ${#apart[@]} -gt 0 ]; then

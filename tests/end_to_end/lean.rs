@@ -26,6 +26,9 @@ const ADDED: &[(&str, usize)] = &[
     ("webhook", 8),
     // What speaks WebSocket, of which most are older versions of what hashes and draws random numbers, and schemas of the inputs of our own tools.
     ("slack", 17),
+    // The clients of three protocols and forms: what waits and what reads answers for IMAP, what writes mails and sends them, what reads whatever
+    // comes; and schemas of the inputs of our own tools, which each native extension has.
+    ("email", 33),
 ];
 
 /// Mebibytes of the program that are loaded, as tests build it, without what is there for debuggers. That is about twice the

@@ -28,6 +28,7 @@ mod deliveries_out;
 mod doctor;
 mod dumps;
 mod effort;
+mod email;
 mod encodings;
 mod eval;
 mod exchanged;

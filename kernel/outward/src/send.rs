@@ -58,10 +58,13 @@ impl OutwardClient {
     /// [`send`](Self::send) without files, for a program that does nothing else meanwhile: it waits for the same answer or error.
     pub fn send_alone<'a>(
         request: &OutwardRequest,
-        secrets: impl Iterator<Item = (Option<BoundValue<'a>>, &'a [String])>,
+        secrets: impl Iterator<Item = BoundHosts<'a>>,
     ) -> Result<OutwardResponse, Fault> {
+        let no_file = |_| -> OpenedFile<'static> {
+            Box::pin(async { Err(Fault::invalid("a form with files is sent by a daemon")) })
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(Self::default().send(request, Vec::new(), secrets))
+        runtime.block_on(Self::default().send(request, no_file, secrets))
     }
 
     /// The same for an answer that is a file of any length, which `take` gets in parts and may refuse; gives the status. What comes with

@@ -5,7 +5,6 @@ use std::{
     net::{TcpListener, TcpStream},
     sync::{Arc, Mutex, MutexGuard},
     thread,
-    time::Instant,
 };
 
 #[derive(Clone, Debug)]
@@ -15,7 +14,6 @@ pub struct Asked {
     pub path: String,
     headers: Vec<(String, String)>,
     pub body: String,
-    pub at: Instant,
 }
 
 impl Asked {
@@ -101,5 +99,5 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Asked> {
     let length = headers.iter().find(|(name, _)| name == "content-length").map_or(Ok(0), |(_, n)| n.parse());
     let mut body = vec![0; length.ok()?];
     reader.read_exact(&mut body).ok()?;
-    Some(Asked { method, path, headers, body: String::from_utf8(body).ok()?, at: Instant::now() })
+    Some(Asked { method, path, headers, body: String::from_utf8(body).ok()? })
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use self::workspace::{APP_TOKEN, BOT_TOKEN, Behaviour, Posted, Trouble, Workspace, chat_of};
 use crate::{
-    chat::{Gate, effects, obedient},
+    chat::{Gate, WIDE_LIMITS, effects, obedient},
     harness::{
         Daemon,
         model_server::{ModelServer, Say, latest},
@@ -38,7 +38,7 @@ impl Scene {
             slack.address
         );
         let approvals = "approvals: {preauthorized: all, people: [slack/U0BEN]}\n";
-        let mut daemon = Daemon::home(&(server.config() + approvals + &config));
+        let mut daemon = Daemon::home(&(server.config() + WIDE_LIMITS + approvals + &config));
         daemon.variable("SLACK_APP_TOKEN", APP_TOKEN);
         daemon.variable("SLACK_BOT_TOKEN", BOT_TOKEN);
         daemon.plugin("careful", "faulty", "config: {prefix: careful, careful: true}\n");

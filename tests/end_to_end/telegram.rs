@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use self::bot_api::{BotServer, Posted, TOKEN, Trouble};
 use crate::{
-    chat::{Gate, calls, effects, http, obedient},
+    chat::{Gate, WIDE_LIMITS, calls, effects, http, obedient},
     harness::{
         Daemon,
         model_server::{ModelServer, Say, latest},
@@ -45,7 +45,7 @@ impl Scene {
         let approvals = "approvals: {preauthorized: all, people: [telegram/8]}\n";
         // The model reads pictures.
         let sees = "  profiles: {local/test: {images: true}}\n";
-        let mut daemon = Daemon::home(&(server.config() + sees + approvals + &telegram));
+        let mut daemon = Daemon::home(&(server.config() + sees + WIDE_LIMITS + approvals + &telegram));
         daemon.variable("TELEGRAM_BOT_TOKEN", TOKEN);
         daemon.plugin("careful", "faulty", "config: {prefix: careful, careful: true}\n");
         daemon.run();

@@ -51,6 +51,10 @@ bench *ARGS:
 soak TURNS="100000" RESTARTS="1000" KILLS="1000":
     cargo run --release -p drupe-bench -- soak {{TURNS}} {{RESTARTS}} {{KILLS}}
 
+# A daemon at rest with everything on: who wakes, how often, and what it takes.
+idle MINUTES="10":
+    cargo run --release -p drupe-bench -- idle {{MINUTES}}
+
 # Make extensions fail in every way and every place, so often; prints the table.
 torture RUNS="20":
     DRUPE_TORTURE={{RUNS}} cargo test -p drupe --test end_to_end torture -- --nocapture --test-threads 1

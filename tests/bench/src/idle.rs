@@ -38,7 +38,13 @@ pub fn main(arguments: &[String]) -> Result<()> {
     let model = Model::start(Duration::ZERO)?;
     let daemon =
         Daemon::home(model.address(), Settings { shipped: Shipped::Everything, ..Settings::default() })?;
-    daemon.secrets(&["TELEGRAM_BOT_TOKEN", "SLACK_APP_TOKEN", "SLACK_BOT_TOKEN", "NTFY_TOPIC"])?;
+    daemon.secrets(&[
+        "TELEGRAM_BOT_TOKEN",
+        "SLACK_APP_TOKEN",
+        "SLACK_BOT_TOKEN",
+        "NTFY_TOPIC",
+        "EMAIL_PASSWORD",
+    ])?;
     daemon.start_whole()?;
     let on = daemon.client()?.ask("extensions.list", &json!({}))?;
     let on = on.as_array().into_iter().flatten().filter(|extension| extension["state"] == "active").count();

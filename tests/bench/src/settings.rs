@@ -100,11 +100,11 @@ impl Settings {
             config["extensions"]["http"] = json!({"address": "127.0.0.1:0"});
         }
         if self.shipped == Shipped::Everything {
-            let nobody = format!("http://{}", nobody()?);
+            let nobody = nobody()?;
             for id in shipped()? {
                 config["extensions"][&id]["enabled"] = json!(true);
-                if let Some((_, key)) = SERVICES.iter().find(|(of, _)| *of == id) {
-                    config["extensions"][&id][key] = json!(nobody);
+                for (key, value) in service(&id, nobody) {
+                    config["extensions"][&id][key] = json!(value);
                 }
             }
         }
@@ -115,9 +115,22 @@ impl Settings {
     }
 }
 
-/// Extensions with a service elsewhere, and the key of its address.
-const SERVICES: &[(&str, &str)] =
-    &[("telegram", "api"), ("slack", "api"), ("otel", "endpoint"), ("notify", "server")];
+/// What an extension with a service elsewhere is told of where that is.
+fn service(id: &str, at: SocketAddr) -> Vec<(&'static str, String)> {
+    let http = format!("http://{at}");
+    match id {
+        "telegram" | "slack" => vec![("api", http)],
+        "otel" => vec![("endpoint", http)],
+        "notify" => vec![("server", http)],
+        "email" => vec![
+            ("address", "nobody@example.org".into()),
+            ("imap", format!("imap+plain://{at}")),
+            ("smtp", format!("smtp+plain://{at}")),
+            ("authserv_id", "example.org".into()),
+        ],
+        _ => Vec::new(),
+    }
+}
 
 /// A host and port at which nobody listens.
 fn nobody() -> Result<SocketAddr> {

@@ -279,10 +279,7 @@ async fn serve(
     };
     let why = meanwhile(served, kernel, pulse, down).await?;
     kernel.supervision.tell(&Up::Draining);
-    match why {
-        Why::Stop => tracing::info!("draining, to stop"),
-        Why::Restart { reason } => tracing::info!(reason, "draining, to restart"),
-    }
+    tracing::info!(to_stop = why == Why::Stop, "draining");
     let drained = async {
         boot::drain(kernel).await;
         kernel.store.clone().close().await

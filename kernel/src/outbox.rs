@@ -163,10 +163,7 @@ impl Outbox {
         ask: SendFile,
     ) -> Result<FileSent, Fault> {
         if ask.text.len() > LONGEST_CAPTION {
-            let message = format!(
-                "beside a file stand at most {LONGEST_CAPTION} bytes, and these are {}",
-                ask.text.len()
-            );
+            let message = format!("beside a file stand at most {LONGEST_CAPTION} bytes");
             return Err(Fault::invalid(message).help("say the rest in the answer"));
         }
         let own = Arc::clone(self);
@@ -374,32 +371,28 @@ fn recipient(due: &Due) -> Recipient {
 }
 
 /// Sends one message; the fault for which it is to be sent again, if it is.
-async fn send(outbox: &Outbox, channel: &WiredChannel, due: Due) -> Result<Option<FaultCode>, StoreError> {
+async fn send(outbox: &Outbox, through: &WiredChannel, due: Due) -> Result<Option<FaultCode>, StoreError> {
     let store = &outbox.store;
     store.sending(due.id).await?;
     let is_file = due.file.is_some();
     let time = if is_file { SEND_FILE } else { SEND };
-    let Outbound { channel: name, address, text } = due.message;
+    let Outbound { channel, address, text } = due.message;
     let Due { key: delivery, kind, session, file, .. } = due;
     let message = OutboundMessage { delivery, kind, session, address, text, file };
-    let said = match is_file && !channel.takes_files {
+    let said = match is_file && !through.takes_files {
         // It is another one by now than when the file was handed over.
         true => Err(Fault::denied("this channel takes no files any more")),
         false => {
             let header = Header { timeout: Some(time), ..Header::default() };
-            channel.instance.call::<Delivery>(op::CHANNEL_SEND, &message, header).await
+            through.instance.call::<Delivery>(op::CHANNEL_SEND, &message, header).await
         }
     };
     let code = said.as_ref().err().map(|fault| fault.code);
     let end = end(due.attempts, said);
     match &end {
         Sent::Delivered { .. } => {}
-        Sent::Again(why) | Sent::Failed(why) => {
-            tracing::warn!(channel = name, why, "a message was not taken");
-        }
-        Sent::Uncertain(why) => {
-            tracing::warn!(channel = name, why, "nobody knows whether a message arrived");
-        }
+        Sent::Again(why) | Sent::Failed(why) => tracing::warn!(channel, why, "a message was not taken"),
+        Sent::Uncertain(why) => tracing::warn!(channel, why, "nobody knows whether a message arrived"),
     }
     let again = code.filter(|_| matches!(end, Sent::Again(_)));
     store.sent(due.id, end).await?;

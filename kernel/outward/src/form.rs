@@ -48,7 +48,9 @@ impl MultipartForm {
         if parts.len() > MOST_PARTS {
             return Err(Fault::invalid(format!("a form has at most {MOST_PARTS} parts")));
         }
-        let boundary = boundary();
+        // Nobody who wrote a part can have known it.
+        let random = || RandomState::new().hash_one(0_u8);
+        let boundary = format!("drupe-{:016x}{:016x}", random(), random());
         let (mut pieces, mut length): (Vec<BoxStream<'static, _>>, u64) = (Vec::new(), 0);
         let (mut text, mut values) = (String::new(), 0);
         for part in parts {
@@ -110,10 +112,4 @@ fn content(file: File, bytes: u64) -> impl Stream<Item = io::Result<Vec<u8>>> {
 /// A name as a head has it: what would end it is written as browsers write it.
 fn quoted(name: &str) -> String {
     name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
-}
-
-/// Nobody who wrote a part can have known it.
-fn boundary() -> String {
-    let random = || RandomState::new().hash_one(0_u8);
-    format!("drupe-{:016x}{:016x}", random(), random())
 }

@@ -111,21 +111,18 @@ async fn client_tools_are_taken(kernel: &Kernel, submit: &Submit) -> Result<(), 
     kernel.roster.snapshot().client_tools_fault(&id).map_or(Ok(()), Err)
 }
 
-/// What a message is recorded by that an extension hands in.
-pub struct HandedIn {
-    pub origin: Origin,
-    /// Empty for one that carries no messages: the answer is read from the session.
-    pub channel: String,
-    writer: Option<KnownWriter>,
-}
-
-/// Refuses a message in a conversation that is not the extension's own, and one of somebody who is not answered there.
-pub async fn handed_in(kernel: &Kernel, id: &ExtensionId, submit: &Submit) -> Result<HandedIn, Fault> {
+/// What sets a message off that an extension hands in, its channel, which is empty for one that carries none, and who wrote it. Refuses
+/// one in a conversation that is not the extension's own, and one of somebody who is not answered there.
+pub async fn handed_in(
+    kernel: &Kernel,
+    id: &ExtensionId,
+    submit: &Submit,
+) -> Result<(Origin, String, Option<KnownWriter>), Fault> {
     is_own(id, &submit.session)?;
     let writer = people::writer(kernel, id, submit.sender.as_ref(), &submit.session).await?;
     let person = writer.as_ref().map(|writer| writer.origin.clone());
     let channel = if kernel.outbox.carries(id.as_str()) { id.to_string() } else { String::new() };
-    Ok(HandedIn { origin: person.unwrap_or_else(|| Origin::Extension(id.clone())), channel, writer })
+    Ok((person.unwrap_or_else(|| Origin::Extension(id.clone())), channel, writer))
 }
 
 /// Takes a message in that an extension hands in: through its own channel, in a conversation of its own.
@@ -135,7 +132,7 @@ async fn of_extension(
     chain: Chain,
     submit: Submit,
 ) -> Result<Submitted, Fault> {
-    let HandedIn { origin, channel, writer } = handed_in(kernel, id, &submit).await?;
+    let (origin, channel, writer) = handed_in(kernel, id, &submit).await?;
     if !channel.is_empty()
         && let Some(answered) = questions::answered(kernel, id, &submit, writer.as_ref()).await?
     {

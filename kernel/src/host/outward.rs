@@ -40,9 +40,9 @@ impl Owner {
 
     /// The file of a message that this channel is sending.
     async fn being_sent(&self, kernel: &Kernel, delivery: String) -> Result<FormFile, Fault> {
-        let channel = self.manifest.id.as_str();
         let mut all = kernel.store.files_on_the_way().await?.into_iter();
-        let found = all.find(|one| one.is_being_sent && one.key == delivery && one.channel == channel);
+        let own = |one: &str| one == self.manifest.id.as_str();
+        let found = all.find(|one| one.is_being_sent && one.key == delivery && own(&one.channel));
         let FileOnTheWay { file: about, .. } = found.ok_or_else(|| {
             Fault::denied(format!("no file `{delivery}` is being sent through this channel"))
         })?;

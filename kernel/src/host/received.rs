@@ -12,10 +12,7 @@ use drupe_extension_api::{
 use tokio::time::{Instant, timeout_at};
 
 use super::Owner;
-use crate::{
-    control::turns::{self, HandedIn},
-    kernel::Kernel,
-};
+use crate::{control::turns, kernel::Kernel};
 
 /// The most bytes of why a file is not there that stand in the message.
 const LONGEST_REASON: usize = 300;
@@ -31,13 +28,10 @@ impl Owner {
             return Ok(submit);
         }
         if submit.files.len() > MOST_FILES {
-            let count = submit.files.len();
-            return Err(Fault::invalid(format!(
-                "a message has at most {MOST_FILES} files, and this one {count}"
-            )));
+            return Err(Fault::invalid(format!("a message has at most {MOST_FILES} files")));
         }
         // Nothing is fetched for somebody who is not answered, nor for a message that was.
-        let HandedIn { origin, channel, .. } = turns::handed_in(kernel, &self.manifest.id, &submit).await?;
+        let (origin, channel, _) = turns::handed_in(kernel, &self.manifest.id, &submit).await?;
         let known = kernel.store.turn_of_message(origin, channel, submit.external_id.clone()).await?;
         let mut text = submit.text.trim_end().to_owned();
         let end = Instant::now() + FILES;

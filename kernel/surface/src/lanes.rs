@@ -56,8 +56,7 @@ impl Lanes {
             None => return std::future::pending().await,
         };
         let Some(lane) = self.at_work.remove(&task) else { return };
-        let until = Instant::now() + rest;
-        self.held.extend(not_taken.into_iter().map(|to| ((lane.clone(), to), until)));
+        self.held.extend(not_taken.into_iter().map(|to| ((lane.clone(), to), Instant::now() + rest)));
     }
 
     /// Forgets what has rested until now.

@@ -1,6 +1,7 @@
 //! People who write mails: the real extension in a process of its own, a real mailbox (Dovecot), and a server that sends, which is a stand-in with
 //! the faults of servers or a real one (aiosmtpd).
 
+mod crowd;
 mod dovecot;
 mod relay;
 
@@ -9,7 +10,6 @@ use std::{
     io::{BufRead, BufReader},
     path::PathBuf,
     process::{Child, Command, Stdio},
-    sync::{Arc, Condvar, Mutex},
 };
 
 use serde_json::{Value, json};
@@ -18,10 +18,13 @@ use self::{
     dovecot::Dovecot,
     relay::{Relay, SentMail, Trouble},
 };
-use crate::harness::{
-    DRUPE, Daemon,
-    model_server::{ModelServer, Say, latest},
-    unique, until,
+use crate::{
+    chat::{Gate, effects, obedient},
+    harness::{
+        DRUPE, Daemon,
+        model_server::{ModelServer, Say, latest},
+        unique, until,
+    },
 };
 
 const ADA: &str = "ada@example.org";
@@ -34,36 +37,6 @@ struct Scene {
     relay: Relay,
     daemon: Daemon,
     server: ModelServer,
-}
-
-/// Repeats what it is told, and calls a tool that asks first where it is told to go.
-fn obedient(effects: &str) -> impl Fn(&Value) -> Say + Send + Sync + 'static + use<> {
-    let call = json!({"path": effects, "nonce": "n"});
-    move |request| match latest(request) {
-        (role, text) if role == "tool" => Say::Text(format!("done: {text}")),
-        (_, text) if text == "go" => Say::Call(vec![("careful_effect_append".to_owned(), call.clone())]),
-        (_, text) => Say::Text(format!("you said {text}")),
-    }
-}
-
-/// Holds a model back until it is opened.
-#[derive(Clone, Default)]
-struct Gate(Arc<(Mutex<bool>, Condvar)>);
-
-impl Gate {
-    fn wait(&self) {
-        let open = self.0.0.lock().expect("nobody panics");
-        drop(self.0.1.wait_while(open, |open| !*open).expect("nobody panics"));
-    }
-
-    fn open(&self) {
-        *self.0.0.lock().expect("nobody panics") = true;
-        self.0.1.notify_all();
-    }
-}
-
-fn effects() -> String {
-    std::env::temp_dir().join(format!("email-{}", unique())).display().to_string()
 }
 
 const BOTH: &str = "    allowed: [ada_at_example.org, ben_at_example.com]\n";

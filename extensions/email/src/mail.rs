@@ -223,6 +223,10 @@ mod tests {
                 && text.contains("b.pdf\""),
             "{text}"
         );
+        let own = MailAddress::read("plum@example.net").expect("an address");
+        let results = OwnResults { authserv_id: "mx.example.net".into(), received_above: 0 };
+        let cut = read(plain("\r\nthe beginning").as_bytes(), false, &own, &results).expect("taken");
+        assert_eq!(cut.text, "the beginning\n\n[The mail is too large to be read whole]");
         // One that has nothing but a subject says that.
         assert_eq!(heard(plain("\r\n")).expect("taken").text, "Lünch");
     }

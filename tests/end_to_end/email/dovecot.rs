@@ -95,12 +95,16 @@ impl Dovecot {
         lines.take(2).any(|line| line.contains(&self.greeting))
     }
 
-    /// Ends it, with all connections.
+    /// Ends it, with all connections: those that are open outlive it sometimes.
     pub fn end(&mut self) {
+        let connections = self.connections();
         let Some(mut master) = self.master.take() else { return };
         let pid = i32::try_from(master.id()).ok().and_then(Pid::from_raw).expect("a pid");
         let _ = kill_process(pid, Signal::TERM);
         let _ = master.wait();
+        for pid in connections {
+            let _ = kill_process(pid, Signal::KILL);
+        }
     }
 
     /// Has it number its mails anew, as after a loss of its indexes; it must not run.
@@ -114,7 +118,9 @@ impl Dovecot {
 
     /// A mail comes in.
     pub fn deliver(&self, mail: &str) {
-        let name = unique();
+        // By these times it numbers what comes at once.
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time");
+        let name = format!("{}.M{}P1_{}.here", now.as_secs(), now.subsec_micros(), unique());
         let written = self.mails("tmp").join(&name);
         fs::write(&written, mail).expect("a file");
         fs::rename(written, self.mails("new").join(name)).expect("it comes in");
@@ -137,6 +143,36 @@ impl Dovecot {
         let all = fs::read_dir(self.mails("cur")).expect("a folder").flatten();
         let marks = |name: &str| name.rsplit_once(":2,").map_or(String::new(), |(_, marks)| marks.to_owned());
         all.filter(|entry| marks(&entry.file_name().to_string_lossy()).contains('S')).count()
+    }
+
+    /// How many are not.
+    pub fn unread(&self) -> usize {
+        let count = |folder: &str| fs::read_dir(self.mails(folder)).expect("a folder").flatten().count();
+        // One that is moved meanwhile is counted in both places or in none.
+        (count("new") + count("cur")).saturating_sub(self.seen())
+    }
+
+    /// Ends the connections that are open.
+    pub fn cut(&self) {
+        for pid in self.connections() {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+
+    /// The processes that have one each.
+    fn connections(&self) -> Vec<Pid> {
+        let Some(master) = self.master.as_ref().map(|master| master.id().to_string()) else {
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        for process in fs::read_dir("/proc").expect("there are processes").flatten() {
+            let status = fs::read_to_string(process.path().join("status")).unwrap_or_default();
+            let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+            if line("PPid:") == Some(master.as_str()) && line("Name:") == Some("imap") {
+                found.extend(line("Pid:").and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw));
+            }
+        }
+        found
     }
 
     pub fn log(&self) -> String {

@@ -4,7 +4,10 @@ use std::{
     collections::VecDeque,
     io::{BufRead, BufReader, Write},
     net::{TcpListener, TcpStream},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
 };
 
@@ -90,13 +93,22 @@ pub struct Relay {
     pub address: String,
     mails: Arc<Mutex<Vec<SentMail>>>,
     troubles: Arc<Mutex<VecDeque<Trouble>>>,
+    /// Of how many mails one has a trouble of each kind; none with 0.
+    faults: Arc<AtomicU64>,
+    begun: Arc<AtomicU64>,
 }
 
 impl Relay {
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address").to_string();
-        let relay = Self { address, mails: Arc::default(), troubles: Arc::default() };
+        let relay = Self {
+            address,
+            mails: Arc::default(),
+            troubles: Arc::default(),
+            faults: Arc::default(),
+            begun: Arc::default(),
+        };
         let serving = relay.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -110,6 +122,25 @@ impl Relay {
     /// What goes wrong with the next mails, one each.
     pub fn trouble(&self, troubles: &[Trouble]) {
         self.troubles.lock().expect("nobody panics").extend(troubles);
+    }
+
+    /// From now on, of so many mails one is not taken at first, and one is taken and the connection cut.
+    pub fn faults(&self, one_of: u64) {
+        self.faults.store(one_of, Ordering::Relaxed);
+    }
+
+    /// What goes wrong with a mail that begins.
+    fn next_trouble(&self) -> Option<Trouble> {
+        if let Some(trouble) = self.troubles.lock().expect("nobody panics").pop_front() {
+            return Some(trouble);
+        }
+        let (begun, one_of) =
+            (self.begun.fetch_add(1, Ordering::Relaxed), self.faults.load(Ordering::Relaxed));
+        match begun.checked_rem(one_of)? {
+            7 => Some(Trouble::LaterBehind),
+            23 => Some(Trouble::TakenAndCut),
+            _ => None,
+        }
     }
 
     pub fn mails(&self) -> Vec<SentMail> {
@@ -127,7 +158,7 @@ impl Relay {
                 "EHLO" => say("250-relay.example\r\n250 8BITMIME")?,
                 "MAIL" => say("250 ok")?,
                 "RCPT" => {
-                    trouble = self.troubles.lock().expect("nobody panics").pop_front();
+                    trouble = self.next_trouble();
                     to = line.split_once('<')?.1.split_once('>')?.0.to_owned();
                     match trouble {
                         Some(Trouble::Refused) => say("550 5.1.1 nobody is called so")?,

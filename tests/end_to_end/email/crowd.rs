@@ -1,0 +1,76 @@
+//! Many people who write many mails.
+
+use super::{ADA, Scene, letter, vouched};
+use crate::{
+    chat::{
+        crowd::{Crowd, Crowded},
+        effects, obedient,
+    },
+    harness::Daemon,
+};
+
+fn who(person: usize) -> String {
+    format!("p{person}@example.org")
+}
+
+impl Crowded for Scene {
+    const CHANNEL: &'static str = "email";
+
+    fn daemon(&self) -> &Daemon {
+        &self.daemon
+    }
+
+    /// All that one of them writes is of one thread.
+    fn writes(&self, person: usize, text: &str) {
+        let from = who(person);
+        let (mail, _) =
+            letter(&from, "A crowd", &format!("References: <first-{person}@mail.example>\r\n"), text);
+        let mail = vouched(&from) + &mail;
+        self.mailbox.deliver(&mail);
+        if person == 0 {
+            self.mailbox.deliver(&format!("X-Again: 1\r\n{mail}"));
+        }
+    }
+
+    fn reads(&self, person: usize) -> Vec<String> {
+        let to = who(person);
+        self.relay.mails().iter().filter(|mail| mail.to == to).map(|mail| mail.text()).collect()
+    }
+
+    fn session(&self, person: usize) -> String {
+        let to = who(person);
+        let mails = self.relay.mails();
+        let mail = mails.iter().find(|mail| mail.to == to).expect("they were answered");
+        self.session(mail, &format!("p{person}_at_example.org"))
+    }
+
+    fn waits(&self) -> usize {
+        self.mailbox.unread()
+    }
+
+    fn is_strict(&self, one_of: u64) {
+        self.relay.faults(one_of);
+    }
+
+    fn breaks(&self, _time: usize) {
+        self.mailbox.cut();
+    }
+
+    fn settles(&self) {
+        self.settle(ADA);
+    }
+
+    fn remarks(&self) -> String {
+        format!("{} mails", self.relay.mails().len())
+    }
+}
+
+#[test]
+fn of_many_mails_none_is_lost_or_doubled_although_connections_end_and_kernels_die() {
+    let crowd = Crowd { people: 10, messages: 100, one_of: 40, each: 10, kills: true };
+    let people: Vec<String> = (0..crowd.people).map(|person| format!("p{person}_at_example.org")).collect();
+    let allowed = format!("    allowed: [ada_at_example.org, {}]\n", people.join(", "));
+    let Some(scene) = Scene::new(&allowed, "", obedient(&effects())) else { return };
+    let tally = crowd.run(&scene);
+    assert_eq!((tally.lost, tally.doubled), (0, 0), "{tally:?}");
+}

@@ -25,8 +25,8 @@ pub fn obedient(effects: &str) -> impl Fn(&Value) -> Say + Send + Sync + 'static
 
 /// What a day may cost where ten thousand messages are answered.
 pub const WIDE_LIMITS: &str = "limits:
-  day: {max_tokens: 1000000000, max_cost_usd: 10000, max_invocations: 100000}
-  agent: {max_tokens: 1000000000, max_cost_usd: 10000, max_invocations: 100000}
+  day: {max_tokens: 1000000000, max_invocations: 100000}
+  agent: {max_tokens: 1000000000, max_invocations: 100000}
 ";
 
 /// A file for effects that nobody else writes.

@@ -65,12 +65,25 @@ impl Crowded for Scene {
     }
 }
 
-#[test]
-fn of_many_mails_none_is_lost_or_doubled_although_connections_end_and_kernels_die() {
-    let crowd = Crowd { people: 10, messages: 100, one_of: 40, each: 10, kills: true };
+/// What is lost and what is doubled, where there is a mailbox.
+fn run(crowd: &Crowd) -> Option<(usize, usize)> {
     let people: Vec<String> = (0..crowd.people).map(|person| format!("p{person}_at_example.org")).collect();
     let allowed = format!("    allowed: [ada_at_example.org, {}]\n", people.join(", "));
-    let Some(scene) = Scene::new(&allowed, "", obedient(&effects())) else { return };
+    let scene = Scene::new(&allowed, "", obedient(&effects()))?;
     let tally = crowd.run(&scene);
-    assert_eq!((tally.lost, tally.doubled), (0, 0), "{tally:?}");
+    Some((tally.lost, tally.doubled))
+}
+
+#[test]
+fn of_many_mails_none_is_lost_or_doubled_although_connections_end() {
+    let crowd = Crowd { people: 10, messages: 100, one_of: 40, each: 10, kills: false };
+    assert!(run(&crowd).is_none_or(|tally| tally == (0, 0)));
+}
+
+/// Takes minutes: `cargo test -p drupe --test end_to_end email::crowd -- --ignored --nocapture`.
+#[test]
+#[ignore = "takes minutes, since nobody knows when nothing comes any more"]
+fn neither_is_any_when_kernels_die() {
+    let crowd = Crowd { people: 10, messages: 100, one_of: 40, each: 10, kills: true };
+    assert!(run(&crowd).is_none_or(|tally| tally == (0, 0)));
 }

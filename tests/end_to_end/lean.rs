@@ -20,12 +20,14 @@ const ADDED: &[(&str, usize)] = &[
     ("web", 38),
     // The SDK of the protocol, what it reads streams of events and compares names with, and schemas of the inputs of our own tools.
     ("mcp", 13),
-    // Itself, and the four for schemas that each native extension has: what it writes is JSON, and the daemon sends it.
-    ("otel", 5),
+    // Itself, the library that keeps its file, and the four for schemas that each native extension has: what it writes is JSON, and the daemon
+    // sends it.
+    ("otel", 6),
     // Three for signatures, and what these stand on.
     ("webhook", 8),
-    // What speaks WebSocket, of which most are older versions of what hashes and draws random numbers, and schemas of the inputs of our own tools.
-    ("slack", 17),
+    // What speaks WebSocket, of which most are older versions of what hashes and draws random numbers, the library of channels, and schemas of the
+    // inputs of our own tools.
+    ("slack", 18),
     // The clients of three protocols and forms: what waits and what reads answers for IMAP, what writes mails and sends them, what reads whatever
     // comes; and schemas of the inputs of our own tools, which each native extension has.
     ("email", 33),

@@ -74,7 +74,7 @@ impl MailEar {
         let (mut pause, mut told, mut asked) = (PAUSE, String::new(), Asked::default());
         loop {
             let mut opened = None;
-            let fault = match self.follow(&mut opened, &mut told, &mut asked).await {
+            let fault = match self.follow(&mut opened, &mut told, &mut asked, &mut pause).await {
                 Ok(never) => match never {},
                 Err(fault) => fault,
             };
@@ -98,6 +98,7 @@ impl MailEar {
         opened: &mut Option<Instant>,
         told: &mut String,
         asked: &mut Asked,
+        pause: &mut Duration,
     ) -> Result<std::convert::Infallible, Fault> {
         let mut inbox = OpenMailbox::open(&self.account, &self.out.postman.trusted).await?;
         *opened = Some(Instant::now());
@@ -111,6 +112,8 @@ impl MailEar {
                     inbox.close().await;
                     return Err(fault);
                 }
+                // Over this connection something was done: the next is not put off for its end.
+                *pause = PAUSE;
             }
             inbox = inbox.wait(self.account.idle, self.account.poll).await?;
         }

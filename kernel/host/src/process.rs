@@ -222,7 +222,9 @@ impl Process {
     fn crashed(&self, operation: &str, ended: &Ended) -> Fault {
         let id = &self.shared.id;
         if self.shared.closing.load(Ordering::Acquire) {
-            return closed(id, operation);
+            let message =
+                format!("extension `{id}` was closed during `{operation}`: whether it did that is not known");
+            return Fault::new(FaultCode::OutcomeUnknown, message);
         }
         Fault::new(FaultCode::Crashed, format!("extension `{id}` ended during `{operation}`: {}", ended.how))
     }

@@ -44,7 +44,8 @@ impl Failure {
 
     /// A file or folder that cannot be made: it may go better once there is room.
     pub fn unmade(error: &io::Error, message: String) -> Self {
-        match is_full(error) {
+        let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        match full {
             true => Self::new(status::LATER, message).help("make room on its disk, then try again"),
             false => Self::new(status::CANNOT_CREATE, message),
         }
@@ -82,10 +83,6 @@ impl Failure {
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
@@ -110,8 +107,7 @@ impl From<io::Error> for Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::said(0);
         }
-        let status = if is_full(&error) { status::LATER } else { status::IO };
-        Self::new(status, error.to_string())
+        Self::new(status::IO, error.to_string())
     }
 }
 

@@ -184,7 +184,7 @@ async fn closing_one_that_does_not_end_kills_it() {
         instance.close().await;
     };
     let (faults, ()) = soon(async { tokio::join!(spins, closing) }).await;
-    assert!(faults.into_iter().all(|fault| fault.unwrap_err().code == FaultCode::Unavailable));
+    assert!(faults.into_iter().all(|fault| fault.unwrap_err().code == FaultCode::OutcomeUnknown));
     assert!(!alive(pid));
 }
 

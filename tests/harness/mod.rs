@@ -13,6 +13,7 @@ use drupe_link::{ControlToken, Home};
 use serde_json::{Value, json};
 
 pub mod copied;
+mod learned;
 pub mod model_server;
 pub mod plugins;
 pub mod wire;
@@ -39,6 +40,13 @@ pub struct Daemon {
 impl Daemon {
     /// A home without a daemon. `config` is its `drupe.yaml`; empty for none.
     pub fn home(config: &str) -> Self {
+        let daemon = Self::that_knows_nothing(config);
+        learned::hand_over(daemon.path());
+        daemon
+    }
+
+    /// A home as the first start of a new user finds it: nothing is known of the libraries beside the program.
+    pub fn that_knows_nothing(config: &str) -> Self {
         let root = tempfile::Builder::new().prefix("drupe").tempdir().expect("a temporary folder");
         Self::in_folder(root, config)
     }

@@ -55,8 +55,6 @@ pub struct Start {
     pub began: Option<Instant>,
     /// Whether an earlier kernel left the journal open.
     pub unclean: bool,
-    /// Whether an earlier kernel did not go on with the journal, and all of it was found whole.
-    pub doubted: bool,
     /// The program.
     pub exe: PathBuf,
 }

@@ -42,9 +42,6 @@ const UNEVENTFUL: Duration = Duration::from_secs(60);
 /// machine at rest lets its disk sleep.
 const ON_DISK: Duration = Duration::from_secs(300);
 
-/// How long a kernel refuses everything whose journal was found whole by its own start, and cannot be gone on with all the same:
-/// so that what a check does not find is no reason to start kernels as fast as the machine can.
-const DOUBTED: Duration = Duration::from_secs(10);
 /// Time between two looks at what is too old.
 const LOOK: Duration = Duration::from_secs(60 * 60);
 
@@ -104,7 +101,6 @@ pub fn main(arguments: Arguments) -> u8 {
                 agents: (!arguments.agents.is_empty()).then_some(arguments.agents),
                 began: Some(Instant::now()),
                 unclean: false,
-                doubted: false,
                 exe: std::env::current_exe().unwrap_or_default(),
             };
             (start, verdicts)
@@ -222,11 +218,8 @@ async fn run(base: Base, verdicts: Verdicts, link: Arc<KernelLink>, control: Own
     let Some(why) = kernel.store.is_broken() else { return outcome };
     // No drain: nothing of what it would wait for can be recorded. The next kernel looks at all of the journal before it serves,
     // and this one leaves it as it is after a crash.
-    if kernel.base.start.doubted {
-        let rest = tokio::time::sleep(DOUBTED);
-        meanwhile(rest, &kernel, &mut pulse, &mut down).await;
-    }
-    link.send(&Up::Restart { reason: why.to_string() }).map_err(|error| Failure::new(FAILED, error))
+    link.send(&Up::Restart { reason: why.to_string(), unasked: true })
+        .map_err(|error| Failure::new(FAILED, error))
 }
 
 /// Brings everything to work, serves to the end, and drains.
@@ -288,7 +281,7 @@ async fn serve(
     closed.map_err(|error| Failure::new(JOURNAL, error))?;
     let last = match kernel.life.ending.wait().await {
         Why::Stop => Up::Stopping,
-        Why::Restart { reason } => Up::Restart { reason },
+        Why::Restart { reason } => Up::Restart { reason, unasked: false },
     };
     pulse.last(&last).map_err(|error| Failure::new(FAILED, error))
 }

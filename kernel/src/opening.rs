@@ -165,7 +165,7 @@ pub async fn begin(
             frame = down.recv() => match frame {
                 // The journal bears an end at any moment, and nothing else is open.
                 Some(Down::Stop) => Up::Stopping,
-                Some(Down::Restart { reason }) => Up::Restart { reason },
+                Some(Down::Restart { reason }) => Up::Restart { reason, unasked: false },
                 Some(frame) => {
                     heard.push(frame);
                     continue;
@@ -223,7 +223,7 @@ fn assemble(
         }
     })?;
     base.start.notices.extend(opening.lost());
-    (base.start.unclean, base.start.doubted) = (opening.was_not_closed(), opening.was_doubted());
+    base.start.unclean = opening.was_not_closed();
     let begun = wiring::begin(&base.config, home.workspace(), base.day(), &[]);
     let wired = Arc::new(Wired::new(begun.map_err(|reason| Failure::new(CONFIG, reason))?, &base.redactor));
     let refused = base.start.last_good.then(|| {

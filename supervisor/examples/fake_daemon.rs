@@ -154,10 +154,14 @@ fn flood(link: &KernelLink) {
 fn poll_stop(link: &KernelLink) {
     match link.try_recv() {
         Ok(Received::Frame(Down::Stop)) => leave(link, &Up::Stopping),
-        Ok(Received::Frame(Down::Restart { reason })) => leave(link, &Up::Restart { reason }),
+        Ok(Received::Frame(Down::Restart { reason })) => leave(link, &restart(reason)),
         Ok(Received::Closed) => exit(1),
         _ => {}
     }
+}
+
+fn restart(reason: String) -> Up {
+    Up::Restart { reason, unasked: false }
 }
 
 fn leave(link: &KernelLink, farewell: &Up) -> ! {
@@ -205,7 +209,7 @@ fn serve(link: &KernelLink, control: UnixListener, start: &Down, extensions: Opt
         let _ = link.send(&Up::Beat);
         match link.try_recv() {
             Ok(Received::Frame(Down::Stop)) if !stubborn => leave(link, &Up::Stopping),
-            Ok(Received::Frame(Down::Restart { reason })) => leave(link, &Up::Restart { reason }),
+            Ok(Received::Frame(Down::Restart { reason })) => leave(link, &restart(reason)),
             Ok(Received::Frame(Down::Reload)) => {
                 let _ = link.send(&ready);
             }
@@ -250,7 +254,7 @@ fn answer(stream: UnixStream, asked: &Sender<Ask>, told: &Mutex<serde_json::Valu
             return;
         }
         let ask = match request.method.as_str() {
-            method::RESTART => Some(Ask::Send(Up::Restart { reason: "a client asked".into() })),
+            method::RESTART => Some(Ask::Send(restart("a client asked".into()))),
             "send" => serde_json::from_value(request.params).ok().map(Ask::Send),
             "shut" => Some(Ask::Shut),
             "die" => serde_json::from_value(request.params).ok().map(Ask::Die),

@@ -352,6 +352,25 @@ fn a_crash_loop_ends_in_safe_mode_and_the_last_lines_are_kept() {
 }
 
 #[test]
+fn a_kernel_that_cannot_go_on_with_its_journal_leaves_no_safe_mode_and_comes_again_after_longer_and_longer() {
+    let daemon = Daemon::serving("fragile");
+    let begin = Instant::now();
+    let mut kernel = daemon.kernel();
+    for _ in 0..5 {
+        let restart =
+            serde_json::json!({ "frame": "restart", "reason": "the journal is damaged", "unasked": true });
+        daemon.client().request("send", restart).expect("an answer").expect("it agrees");
+        kernel = daemon.kernel_after(kernel);
+    }
+    assert!(begin.elapsed() > Duration::from_millis(1_500), "the first comes at once, the others wait");
+    assert!(daemon.ends()[6..].iter().all(|(how, crash)| how == "restart: the journal is damaged" && !crash));
+    let safe = || daemon.log("start").iter().map(|start| start["safe_mode"] == true).collect::<Vec<_>>();
+    assert_eq!(safe(), [vec![false; 6], vec![true; 6]].concat());
+    daemon.client().ask(method::RESTART).expect("it agrees");
+    eventually("what somebody asks for leaves it", || (safe().get(12) == Some(&false)).then_some(()));
+}
+
+#[test]
 fn a_kernel_that_cannot_be_helped_ends_the_daemon_with_status_70() {
     let mut daemon = Daemon::start("crash");
     assert_eq!(daemon.end().code(), Some(70));

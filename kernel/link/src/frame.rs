@@ -83,10 +83,13 @@ pub enum Up {
     Draining,
     /// The last frame of a clean stop; status 0 follows.
     Stopping,
-    /// The last frame of a restart that somebody asked for; status 0 follows.
+    /// The last frame of a restart; status 0 follows.
     Restart {
         /// For the log.
         reason: String,
+        /// Nobody asked for it: the kernel cannot go on with its journal. It undoes nothing that crashes led to.
+        #[serde(default)]
+        unasked: bool,
     },
 }
 
@@ -225,7 +228,7 @@ impl Frame for Up {
                 true
             }
             Self::Crashed(crashed) => halve(&mut crashed.how) || halve(&mut crashed.operation),
-            Self::Restart { reason } | Self::Released { reason, .. } => halve(reason),
+            Self::Restart { reason, .. } | Self::Released { reason, .. } => halve(reason),
             Self::Progress { doing, .. } => halve(doing),
             _ => false,
         }
@@ -389,6 +392,8 @@ mod tests {
         assert_eq!(verdicts, Verdicts::default());
         let ready = br#"{"frame":"ready","drain_timeout_ms":1,"config":"","model":null}"#;
         assert!(matches!(Up::decode(ready), Some(Up::Ready { extensions: None, .. })));
+        let restart = br#"{"frame":"restart","reason":"r"}"#;
+        assert!(matches!(Up::decode(restart), Some(Up::Restart { unasked: false, .. })));
     }
 
     #[test]

@@ -319,7 +319,7 @@ impl Driver {
             Up::StopAgreed => Event::StopAgreed,
             Up::Draining => Event::Draining,
             Up::Stopping => Event::Stopping,
-            Up::Restart { reason } => Event::Restart(reason),
+            Up::Restart { reason, unasked } => Event::Restart { reason, unasked },
         };
         self.events.push_back(event);
     }

@@ -105,6 +105,8 @@ pub struct History {
     unready: u32,
     /// Starts in a row that the disk, or the system, refused.
     postponed: u32,
+    /// Restarts in a row that nobody asked for, with no healthy kernel between them.
+    unasked: u32,
     drain_timeout: Duration,
     seed: u64,
 }
@@ -126,6 +128,7 @@ impl State {
             on_good_extensions: false,
             unready: 0,
             postponed: 0,
+            unasked: 0,
             drain_timeout: DRAIN_TIMEOUT,
             seed: seed | 1,
         };
@@ -287,7 +290,10 @@ fn live(
         }
         Event::Draining => drain(phase, now + history.drain_timeout + GRACE),
         Event::Stopping => farewell(phase, Farewell::Stopping, now),
-        Event::Restart(reason) => farewell(phase, Farewell::Restart(reason), now),
+        Event::Restart { reason, unasked } => {
+            let unasked = unasked || phase.present().is_some_and(|kernel| kernel.relisted);
+            farewell(phase, Farewell::Restart { reason, unasked }, now)
+        }
         Event::StopAgreed => match phase {
             Phase::Stopping { .. } => phase,
             phase => stop(history, phase, (0, true), now, actions),
@@ -315,6 +321,7 @@ fn live(
         Event::Relisted { shut } => {
             if let Phase::Starting(kernel) | Phase::Running { kernel, .. } = &mut phase {
                 kernel.shut |= shut;
+                kernel.relisted = true;
                 actions.push(Action::SendRestart);
             }
             phase

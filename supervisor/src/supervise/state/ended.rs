@@ -39,7 +39,7 @@ pub(super) fn ended(
     let clean = exit == Exit::Status(0);
     let (how, orderly) = match (&kernel.farewell, clean) {
         (Some(Farewell::Stopping), true) => ("stopped".to_owned(), true),
-        (Some(Farewell::Restart(reason)), true) => (format!("restart: {reason}"), !kernel.shut),
+        (Some(Farewell::Restart { reason, .. }), true) => (format!("restart: {reason}"), !kernel.shut),
         _ => (describe(exit, kernel.killed), false),
     };
     if stopping.is_none() && kernel.exchanged && !kernel.spoke {
@@ -67,7 +67,10 @@ pub(super) fn ended(
     }
     match (&kernel.farewell, refused) {
         (Some(Farewell::Stopping), _) if orderly => Phase::Done { status: 0 },
-        (Some(Farewell::Restart(_)), _) if orderly => restart(history, &kernel, now, actions),
+        (Some(Farewell::Restart { unasked: false, .. }), _) if orderly => {
+            restart(history, &kernel, now, actions)
+        }
+        (Some(Farewell::Restart { .. }), _) if orderly => renew(history, kernel.ready, now, actions),
         (_, Some(status::CONFIGURATION)) if history.good_config && !history.on_good_config => {
             history.on_good_config = true;
             history.restarts += 1;
@@ -153,16 +156,25 @@ fn restart(history: &mut History, kernel: &Kernel, now: Instant, actions: &mut V
     Phase::Waiting { until: now + history.backoff(history.failures) }
 }
 
+/// A kernel could not go on with its journal, or be found by its clients, as no other could have. It is no crash and nobody's
+/// decision, so what crashes led to stays. The next one comes at once; where that does no better, each after it waits longer.
+fn renew(history: &mut History, ready: Option<Instant>, now: Instant, actions: &mut Vec<Action>) -> Phase {
+    history.look_back(ready, now);
+    history.restarts += 1;
+    history.unasked += 1;
+    match history.unasked {
+        1 => spawn(history, now, actions),
+        more => Phase::Waiting { until: now + history.backoff(more - 1) },
+    }
+}
+
 pub(super) fn crashed(
     history: &mut History,
     ready: Option<Instant>,
     now: Instant,
     actions: &mut Vec<Action>,
 ) -> Phase {
-    if ready.is_some_and(|ready| now.duration_since(ready) >= HEALTHY) {
-        history.failures = 0;
-        history.safe_failures = 0;
-    }
+    history.look_back(ready, now);
     history.restarts += 1;
     history.failures += 1;
     history.crashes.push_back(now);
@@ -201,6 +213,13 @@ impl History {
             // Safe mode leaves all of them out.
             good_extensions: self.on_good_extensions && !self.safe_mode,
             own_program: false,
+        }
+    }
+
+    /// A kernel that was healthy has ended: what was before it does not count.
+    fn look_back(&mut self, ready: Option<Instant>, now: Instant) {
+        if ready.is_some_and(|ready| now.duration_since(ready) >= HEALTHY) {
+            (self.failures, self.safe_failures, self.unasked) = (0, 0, 0);
         }
     }
 

@@ -26,8 +26,11 @@ pub enum Event {
     Draining,
     /// The kernel says that it ends because it should.
     Stopping,
-    /// The kernel says that it ends to be started again.
-    Restart(String),
+    /// The kernel says that it ends to be started again, and whether nobody asked for that.
+    Restart {
+        reason: String,
+        unasked: bool,
+    },
     /// The kernel process is gone.
     Exited {
         exit: Exit,

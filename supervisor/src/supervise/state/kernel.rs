@@ -29,12 +29,14 @@ pub struct Kernel {
     pub(super) killed: Option<Killed>,
     /// Its process shut down the listening socket.
     pub(super) shut: bool,
+    /// It was told to make room for one that has the new socket.
+    pub(super) relisted: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Farewell {
     Stopping,
-    Restart(String),
+    Restart { reason: String, unasked: bool },
 }
 
 impl Kernel {
@@ -51,6 +53,7 @@ impl Kernel {
             farewell: None,
             killed: None,
             shut: false,
+            relisted: false,
         }
     }
 

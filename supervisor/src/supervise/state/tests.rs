@@ -21,6 +21,11 @@ fn exited(exit: Exit) -> Event {
     Event::Exited { exit, named: false }
 }
 
+/// A restart that somebody wanted.
+fn asked_for(reason: &str) -> Event {
+    Event::Restart { reason: reason.into(), unasked: false }
+}
+
 /// A state machine with a clock of its own.
 struct World {
     state: State,
@@ -118,7 +123,7 @@ fn a_clean_stop_needs_the_frame_and_status_0() {
 fn a_requested_restart_is_immediate_and_no_crash() {
     let mut world = World::new();
     for _ in 0..100 {
-        world.ready().on(Event::Draining).on(Event::Restart("new agent".into())).on(exited(Exit::Status(0)));
+        world.ready().on(Event::Draining).on(asked_for("new agent")).on(exited(Exit::Status(0)));
         assert_eq!(world.recorded(), ("restart: new agent", false));
         assert_eq!(world.launched(), PLAIN);
     }
@@ -130,7 +135,7 @@ fn a_kernel_that_asks_for_restarts_before_it_is_ready_is_slowed_down() {
     let mut world = World::new();
     let mut waited = Duration::ZERO;
     for _ in 0..10 {
-        world.on(Event::Restart("again".into())).on(exited(Exit::Status(0)));
+        world.on(asked_for("again")).on(exited(Exit::Status(0)));
         assert!(!world.recorded().1);
         waited += world.next_kernel();
     }
@@ -150,7 +155,7 @@ fn configuration_and_home_faults_are_not_retried_at_a_cold_start() {
 #[test]
 fn a_bad_configuration_never_takes_a_running_daemon_down() {
     let mut world = World::new();
-    world.ready().on(Event::Restart("r".into())).on(exited(Exit::Status(0)));
+    world.ready().on(asked_for("r")).on(exited(Exit::Status(0)));
     world.on(exited(Exit::Status(78)));
     assert_eq!(world.launched(), GOOD_CONFIG);
     assert!(world.actions.iter().any(|action| matches!(action, Action::Note(_))));
@@ -158,7 +163,7 @@ fn a_bad_configuration_never_takes_a_running_daemon_down() {
     world.ready().crash();
     world.next_kernel();
     assert_eq!(world.actions, [Action::Spawn(GOOD_CONFIG)]);
-    world.ready().on(Event::Restart("mended".into())).on(exited(Exit::Status(0)));
+    world.ready().on(asked_for("mended")).on(exited(Exit::Status(0)));
     assert_eq!(world.launched(), PLAIN);
     // Where not even the good one is accepted, it ends.
     world.on(exited(Exit::Status(78))).on(exited(Exit::Status(78)));
@@ -218,7 +223,7 @@ fn a_requested_restart_leaves_safe_mode() {
         world.crash();
         world.next_kernel();
     }
-    world.ready().on(Event::Restart("mended".into())).on(exited(Exit::Status(0)));
+    world.ready().on(asked_for("mended")).on(exited(Exit::Status(0)));
     assert_eq!(world.launched(), PLAIN);
 }
 
@@ -300,7 +305,7 @@ fn a_kernel_that_hangs_while_it_drains_is_ended_as_soon_as_one_that_works() {
         assert_eq!(world.actions, [Action::Kill]);
         // One that has said its last words ends in its own time.
         let mut world = World::new();
-        world.ready().on(Event::Beat).on(event).on(Event::Restart("r".into()));
+        world.ready().on(Event::Beat).on(event).on(asked_for("r"));
         world.after(Duration::from_secs(15));
         assert!(world.actions.is_empty());
     }
@@ -316,7 +321,7 @@ fn a_stop_between_kernels_ends_at_once() {
 #[test]
 fn a_restart_that_ends_during_a_stop_does_not_start_another_kernel() {
     let mut world = World::new();
-    world.ready().on(Event::Terminate).on(Event::Restart("r".into())).on(exited(Exit::Status(0)));
+    world.ready().on(Event::Terminate).on(asked_for("r")).on(exited(Exit::Status(0)));
     assert_eq!(world.state.done(), Some(0));
 }
 
@@ -367,7 +372,7 @@ fn event() -> impl Strategy<Value = Event> {
         Just(Event::StopAgreed),
         Just(Event::Draining),
         Just(Event::Stopping),
-        Just(Event::Restart("r".into())),
+        Just(asked_for("r")),
         prop_oneof![Just(0), Just(1), Just(69), Just(78)].prop_map(|status| exited(Exit::Status(status))),
         Just(exited(Exit::Signal(9))),
         Just(Event::SpawnFailed("no file".into())),

@@ -81,6 +81,50 @@ fn a_journal_that_cannot_be_used_ends_the_daemon_and_is_no_crash() {
 }
 
 #[test]
+fn a_restart_that_nobody_asked_for_undoes_nothing_comes_at_once_and_waits_longer_where_it_repeats() {
+    let unasked = |world: &mut World| {
+        let event = Event::Restart { reason: "the journal is damaged".into(), unasked: true };
+        world.ready().on(event).on(exited(Exit::Status(0)));
+        assert_eq!(world.recorded(), ("restart: the journal is damaged", false));
+    };
+    let mut world = World::new();
+    world.ready();
+    for crash in 1..=5 {
+        world.crash().next_kernel();
+        assert!(!world.state.history.safe_mode, "after crash {crash}");
+        world.ready();
+    }
+    unasked(&mut world);
+    assert_eq!(world.launched(), PLAIN);
+    // The five are not forgotten.
+    world.ready().crash().next_kernel();
+    assert_eq!(world.launched(), SAFE);
+    unasked(&mut world);
+    let mut waits = Vec::new();
+    for _ in 0..12 {
+        waits.push(world.next_kernel());
+        assert_eq!(world.launched(), SAFE, "it is no way out");
+        unasked(&mut world);
+    }
+    assert!(waits[0] < Duration::from_millis(126) && waits[11] > Duration::from_secs(25), "{waits:?}");
+    // Where a kernel was healthy meanwhile it comes at once again.
+    world.next_kernel();
+    world.ready().beat_for(61);
+    unasked(&mut world);
+    assert_eq!(world.launched(), SAFE);
+    // Nor did anybody ask for one where a socket was deleted.
+    world
+        .ready()
+        .beat_for(61)
+        .on(Event::Relisted { shut: false })
+        .on(asked_for("r"))
+        .on(exited(Exit::Status(0)));
+    assert_eq!(world.launched(), SAFE);
+    world.ready().on(asked_for("r")).on(exited(Exit::Status(0)));
+    assert_eq!(world.launched(), PLAIN);
+}
+
+#[test]
 fn a_stop_that_a_client_was_promised_holds_however_the_kernel_ends() {
     let ends = [0, 1, 69, 70, 74, 75, 78].map(Exit::Status).into_iter().chain([6, 9, 11].map(Exit::Signal));
     for (exit, ready, named, safe_mode) in ends.flat_map(|exit| {
@@ -137,7 +181,7 @@ fn a_new_listener_is_handed_over_by_a_restart_that_is_no_crash() {
         }
         world.on(Event::Relisted { shut: false });
         assert_eq!(world.actions, [Action::SendRestart]);
-        world.on(Event::Draining).on(Event::Restart("r".into())).on(exited(Exit::Status(0)));
+        world.on(Event::Draining).on(asked_for("r")).on(exited(Exit::Status(0)));
         assert_eq!(world.recorded(), ("restart: r", false));
     }
     let mut world = World::new();
@@ -151,7 +195,7 @@ fn kernels_that_shut_their_listener_down_again_and_again_lead_to_safe_mode() {
     for _ in 0..6 {
         world.ready().on(Event::Relisted { shut: true });
         assert_eq!(world.actions, [Action::SendRestart]);
-        world.on(Event::Restart("r".into())).on(exited(Exit::Status(0)));
+        world.on(asked_for("r")).on(exited(Exit::Status(0)));
         assert_eq!(world.recorded(), ("restart: r", true));
         world.next_kernel();
     }

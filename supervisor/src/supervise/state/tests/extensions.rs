@@ -24,7 +24,7 @@ fn two_starts_that_nobody_explains_lead_back_to_the_last_good_extensions() {
     world.next_kernel();
     assert_eq!(world.actions.len(), 1, "it is said once: {:?}", world.actions);
     assert!(world.launched().good_extensions);
-    world.ready().on(Event::Restart("mended".into())).on(exited(Exit::Status(0)));
+    world.ready().on(asked_for("mended")).on(exited(Exit::Status(0)));
     assert!(!world.launched().good_extensions);
     world.crash();
     world.next_kernel();

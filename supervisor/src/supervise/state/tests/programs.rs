@@ -12,7 +12,7 @@ fn unstarted() -> Event {
 fn a_program_that_cannot_be_started_is_passed_over_for_the_supervisors_own_at_once_and_counts_as_no_crash() {
     let mut world = World::new();
     for _ in 0..100 {
-        world.ready().on(Event::Restart("r".into())).on(exited(Exit::Status(0))).on(unstarted());
+        world.ready().on(asked_for("r")).on(exited(Exit::Status(0))).on(unstarted());
         assert_eq!(world.launched(), OWN);
         let [Action::Note(note), Action::Spawn(_)] = &world.actions[..] else {
             panic!("{:?}", world.actions)
@@ -30,7 +30,7 @@ fn an_exchanged_program_that_ends_before_its_first_word_is_passed_over_for_the_s
     for exit in [Exit::Signal(11), Exit::Status(0), Exit::Status(2), Exit::Status(69), Exit::Status(78)] {
         let mut world = World::new();
         for _ in 0..100 {
-            world.ready().on(Event::Restart("r".into())).on(exited(Exit::Status(0)));
+            world.ready().on(asked_for("r")).on(exited(Exit::Status(0)));
             world.on(Event::Exchanged).on(exited(exit));
             assert_eq!((world.recorded().1, world.launched()), (false, OWN), "{exit:?}");
             assert!(world.actions.iter().any(|action| matches!(action, Action::Note(_))));

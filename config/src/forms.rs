@@ -121,6 +121,12 @@ pub(crate) static INTERVAL: Text = form(
     |text| crate::settings::Interval::new(text).is_some(),
     Some("^(daily|hourly|[0-9]+[mhd])$"),
 );
+/// For whom something is encrypted by the program `age`.
+pub(crate) static RECIPIENT: Text = form(
+    "a recipient of `age`: `age1…`, as `age-keygen` says it, or a public key of SSH, `ssh-ed25519 …` or `ssh-rsa …`",
+    is_recipient,
+    Some("^(age1[0-9a-z]+|ssh-(ed25519|rsa) [A-Za-z0-9+/]{40,}={0,2}( .*)?)$"),
+);
 /// A folder that an operator's environment places.
 pub(crate) static FOLDER: Text = form(
     "an absolute path, which may begin with `~/`, `${NAME}/` or `${NAME:-~/usual}/`",
@@ -174,6 +180,28 @@ fn is_topic(text: &str) -> bool {
         || text.split_once('.').is_some_and(of_an_extension)
 }
 
+/// A key that was copied wrongly would be found at the first backup alone, so its checksum is looked at: Bech32 of any length
+/// (<https://c2sp.org/age> and BIP 173, read on 2026-11-27).
+fn is_recipient(text: &str) -> bool {
+    const LETTERS: &str = "qpzry9x8gf2tvdw0s3jn54khce6mua7l";
+    const SUMS: [u32; 5] = [0x3b6a_57b2, 0x2650_8e6d, 0x1ea1_19fa, 0x3d42_33dd, 0x2a14_62b3];
+    if let Some((kind, key)) = text.split_once(' ') {
+        let key = key.split(' ').next().unwrap_or_default();
+        let usual = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
+        return ["ssh-ed25519", "ssh-rsa"].contains(&kind) && key.len() >= 40 && key.bytes().all(usual);
+    }
+    let Some((name, data)) = text.rsplit_once('1').filter(|_| text.starts_with("age1")) else { return false };
+    let data: Option<Vec<u32>> = data.chars().map(|c| Some(LETTERS.find(c)? as u32)).collect();
+    let (high, low) =
+        (name.bytes().map(|byte| u32::from(byte) >> 5), name.bytes().map(|byte| u32::from(byte) & 31));
+    let Some(data) = data else { return false };
+    let sum = high.chain([0]).chain(low).chain(data).fold(1, |sum: u32, value| {
+        let carried = SUMS.iter().enumerate().filter(|(bit, _)| sum >> (25 + bit) & 1 == 1);
+        carried.fold((sum & 0x01ff_ffff) << 5 ^ value, |sum, (_, term)| sum ^ term)
+    });
+    sum == 1
+}
+
 /// As an address has it once it is read, so that the two can be compared.
 fn is_host(text: &str) -> bool {
     let (host, port) = match text.rsplit_once(':') {
@@ -218,4 +246,35 @@ pub(crate) fn is_variable(text: &str) -> bool {
     text.len() <= 128
         && text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recipient_that_was_copied_wrongly_is_none() {
+        // The second is of a plugin, whose keys lie in a device.
+        for key in [
+            "age1vn0ejns92yzaa7kgq2ddhal4hk08tpdwgp49rl8v7xapq5j6s3equ6qkm0",
+            "age1yubikey1qds33lxxw9gaj82vqedjulgtedqeqxhv3tnu5f28zq3lpwpp25j4u9fu8kg",
+        ] {
+            assert!(is_recipient(key), "{key}");
+            for at in 4..key.len() {
+                let other = if key[at..].starts_with('q') { "p" } else { "q" };
+                let wrong = format!("{}{other}{}", &key[..at], &key[at + 1..]);
+                assert!(!is_recipient(&wrong), "{wrong}");
+                assert!(!is_recipient(&key[..at]), "{}", &key[..at]);
+            }
+        }
+        let key = "AAAAC3NzaC1lZDI1NTE5AAAAIEv0hDxkOgpsBvpCVbPNkv2Q5aPXsGZ8gvYzuN0r0Yd7";
+        assert!(is_recipient(&format!("ssh-ed25519 {key}")));
+        assert!(is_recipient(&format!("ssh-rsa {key} ada@example.org")));
+        let secret = "AGE-SECRET-KEY-1QQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQ";
+        for text in
+            ["", "age1", "1", "-", "--help", "age1é", "key.txt", "ssh-ed25519", "ssh-dss AAAA", secret]
+        {
+            assert!(!is_recipient(text), "{text}");
+        }
+    }
 }

@@ -136,8 +136,12 @@ impl Backups {
 
     async fn make(&self) {
         let (folder, base) = (folder(&self.base), &self.base);
-        let file = folder.join(format!("{SCHEDULED}{}Z{ENDING}", now(base).strftime(TIME)));
-        let order = json!({"make": {"home": base.home.root(), "file": file, "except": [folder]}});
+        let recipients = &base.config.journal.backup.recipients;
+        let mut file = folder.join(format!("{SCHEDULED}{}Z{ENDING}", now(base).strftime(TIME)));
+        if !recipients.is_empty() {
+            file.add_extension(ENCRYPTED);
+        }
+        let order = json!({"make": {"home": base.home.root(), "file": file, "except": [folder], "encrypt": recipients}});
         let made = match make_folder(&folder) {
             Ok(()) => work(base, order, &folder).await,
             Err(error) => Err(NoBackup(format!("`{}` cannot be made: {error}", folder.display()))),
@@ -228,23 +232,27 @@ pub fn newest(config: &Config, home: &Path) -> (PathBuf, Option<(PathBuf, Timest
 pub fn advice(base: &Base) -> Option<String> {
     let folder = folder(base);
     let files = files(&folder);
-    let encrypted = restore_encrypted(&folder, base.home.root()).map(|restore| {
-        format!("an encrypted backup is not checked without its key: stop the daemon, then {restore}")
-    });
+    let encrypted = |than: Option<&Path>| {
+        restore_encrypted(&folder, base.home.root(), than).map(|restore| {
+            format!("an encrypted backup is not checked without its key: stop the daemon, then {restore}")
+        })
+    };
     if files.is_empty() {
-        return encrypted;
+        return encrypted(None);
     }
     let asked = start(base, &json!({"whole": files}), &folder, WHOLE).and_then(|child| finish(child, WHOLE));
     Some(match asked {
         Ok(Said::Whole(Some(file))) => {
             let (path, home) = (shell_word(&file), shell_word(base.home.root()));
+            let newer = encrypted(Some(&file))
+                .map_or_else(String::new, |newer| format!("; of a later time, {newer}"));
             let file = file.display();
             format!(
-                "the newest whole backup is `{file}`: stop the daemon, then `drupe restore {path} --home {home}`"
+                "the newest whole backup is `{file}`: stop the daemon, then `drupe restore {path} --home {home}`{newer}"
             )
         }
         Ok(_) => {
-            let more = encrypted.map_or_else(String::new, |encrypted| format!("; {encrypted}"));
+            let more = encrypted(None).map_or_else(String::new, |encrypted| format!("; {encrypted}"));
             format!("none of the backups in `{}` is whole{more}", folder.display())
         }
         Err(NoBackup(why)) => {
@@ -271,10 +279,15 @@ fn start(
     deadline: Duration,
 ) -> Result<drupe_confine::Child, NoBackup> {
     let exe = own_program(&base.start.exe);
+    // It starts `age` where the kernel itself would find it.
+    let path = base.sources.environment.get("PATH").map_or("/usr/bin:/bin", String::as_str);
+    let age = std::env::split_paths(path).map(|folder| folder.join("age")).find(|file| file.is_file());
     let limits = Limits { nice: Some(NICE), ..Limits::default() };
     // It writes beside the journal what every reader of it does.
     let profile = Profile { limits, ..Profile::program() }.read(&exe).write(base.home.root()).write(folder);
-    let process = Confined::new(&exe, profile, &exe).arg(VERB).deadline(deadline).stdin(Stdio::piped());
+    let profile = age.into_iter().fold(profile, Profile::read);
+    let process = Confined::new(&exe, profile, &exe).arg(VERB).env("PATH", path);
+    let process = process.deadline(deadline).stdin(Stdio::piped());
     let mut child = process.spawn_captured().map_err(NoBackup::of)?;
     if let Some(mut stdin) = child.stdin.take() {
         // One that reads no more has ended: how, is told by its end.
@@ -321,9 +334,11 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
     found(folder).into_iter().map(|found| found.path).filter(|path| !is_encrypted(path)).collect()
 }
 
-/// What puts the newest encrypted backup of a folder into a home. Nobody checks one without its key.
-pub fn restore_encrypted(folder: &Path, home: &Path) -> Option<String> {
-    let file = found(folder).into_iter().map(|found| found.path).find(|path| is_encrypted(path))?;
+/// What puts the newest encrypted backup of a folder into a home, where there is one that is newer `than` another. Nobody checks one
+/// without its key.
+pub fn restore_encrypted(folder: &Path, home: &Path, than: Option<&Path>) -> Option<String> {
+    let newer = found(folder).into_iter().map(|found| found.path).take_while(|path| than != Some(path.as_path()));
+    let file = newer.into_iter().find(|path| is_encrypted(path))?;
     Some(format!("`drupe restore {} --identity KEY --home {}`", shell_word(&file), shell_word(home)))
 }
 

@@ -310,26 +310,90 @@ fn a_damaged_journal_names_the_newest_backup_that_is_whole() {
     assert!(aside[0].path().join("journal.db").exists(), "the damaged one is kept");
 }
 
+/// Makes a key of age, and gives its recipient; none where age is not installed.
+fn key_of_age(file: &Path) -> Option<String> {
+    let made = Command::new("age-keygen").arg("-o").arg(file).output();
+    let Some(made) = made.ok().filter(|made| made.status.success()) else {
+        println!("skipped: age is not installed");
+        return None;
+    };
+    let said = text(&made.stderr);
+    let recipient = said.split_whitespace().find(|word| word.starts_with("age1"));
+    Some(recipient.expect("it says the recipient").to_owned())
+}
+
+#[test]
+fn the_daemon_encrypts_its_own_backups_for_whom_it_is_told_and_nobody_else_reads_them() {
+    let keys = tempfile::tempdir().expect("a folder");
+    let (key, other) = (keys.path().join("key"), keys.path().join("other"));
+    let Some(recipient) = key_of_age(&key) else { return };
+    key_of_age(&other).expect("it is there");
+    let mut daemon = Daemon::home(&format!(
+        "journal: {{backup: {{every: hourly, keep: 1, recipients: [{recipient}]}}}}\n"
+    ));
+    daemon.variable("PATH", &std::env::var("PATH").unwrap_or_default());
+    daemon.write(".env", "KEY=the secret\n");
+    fs::set_permissions(daemon.path().join(".env"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
+        .expect("its own");
+    for name in ["scheduled-20250101T000000Z.tar.gz.age", "scheduled-20250102T000000Z.tar.gz"] {
+        daemon.write(&format!("backups/{name}"), "old");
+    }
+    daemon.run();
+    let status = daemon.until_status("one is made", |status| {
+        let file = status["backup"]["last"]["file"].as_str();
+        file.is_some_and(|file| file.ends_with("Z.tar.gz.age") && !file.contains("2025"))
+    });
+    let file = status["backup"]["last"]["file"].as_str().expect("a file").to_owned();
+    assert!(fs::read(&file).expect("a file").starts_with(b"age-encryption.org/v1"));
+    let names =
+        || fs::read_dir(daemon.path().join("backups")).expect("a folder").flatten().map(|e| e.file_name());
+    until("the older ones go", || (names().count() == 1).then_some(()))
+        .unwrap_or_else(|| panic!("{:?}", names().collect::<Vec<_>>()));
+    let looked = text(&daemon.drupe(&["doctor"]).stdout);
+    assert!(looked.contains(&format!("`{file}`")), "{looked}");
+    assert_eq!(daemon.turn("s", "hello")["status"], "success");
+    stop(&mut daemon);
+
+    fs::remove_file(daemon.path().join(".env")).expect("it is there");
+    fs::write(daemon.path().join("journal.db"), "SQLite format 3\0 and then nothing".repeat(500))
+        .expect("a file");
+    daemon.spawn();
+    assert_eq!(daemon.ended(), Some(74), "{}", daemon.log());
+    let named = format!("`drupe restore {file} --identity KEY --home {}`", daemon.path().display());
+    let looked = text(&daemon.drupe(&["doctor", "--offline"]).stdout);
+    assert!(daemon.log().contains(&named) && looked.contains(&named), "{looked}\n{}", daemon.log());
+    let key = key.display().to_string();
+    for without in [vec![], vec!["--identity", other.to_str().expect("a path")]] {
+        let refused = daemon.drupe(&[&["restore", file.as_str()], &*without].concat());
+        assert!(!refused.status.success() && !daemon.path().join(".env").exists(), "{refused:?}");
+    }
+    assert!(daemon.says(&["restore", "--check", &file, "--identity", &key]).contains("is whole"));
+    daemon.says(&["restore", &file, "--identity", &key]);
+    assert_eq!(fs::read_to_string(daemon.path().join(".env")).expect("a file"), "KEY=the secret\n");
+    daemon.run();
+    daemon.until_ready();
+
+    stop(&mut daemon);
+    let wrong = recipient.replace("age1", "age1q");
+    daemon.write("drupe.yaml", &format!("journal: {{backup: {{every: hourly, recipients: [{wrong}]}}}}\n"));
+    daemon.spawn();
+    assert_eq!(daemon.ended(), Some(78), "{}", daemon.log());
+    assert!(daemon.log().contains("journal.backup.recipients"), "{}", daemon.log());
+}
+
 #[test]
 fn a_backup_is_encrypted_by_age_and_read_by_it() {
     let mut daemon = Daemon::home("");
     daemon.variable("PATH", &std::env::var("PATH").unwrap_or_default());
     let key = daemon.path().join("key");
-    let made = Command::new("age-keygen").arg("-o").arg(&key).output();
-    let Some(made) = made.ok().filter(|made| made.status.success()) else {
-        println!("skipped: age is not installed");
-        return;
-    };
-    let said = text(&made.stderr);
-    let recipient =
-        said.split_whitespace().find(|word| word.starts_with("age1")).expect("it says the recipient");
+    let Some(recipient) = key_of_age(&key) else { return };
     daemon.write(".env", "KEY=x\n");
     fs::set_permissions(daemon.path().join(".env"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
         .expect("its own");
     daemon.run();
     assert_eq!(daemon.turn("s", "hello")["status"], "success");
     let file = daemon.path().join("secret.tar.gz.age").display().to_string();
-    daemon.says(&["backup", &file, "--encrypt", recipient]);
+    daemon.says(&["backup", &file, "--encrypt", &recipient]);
     assert!(fs::read(&file).expect("a file").starts_with(b"age-encryption.org/v1"));
     stop(&mut daemon);
     fs::remove_file(daemon.path().join(".env")).expect("it is there");

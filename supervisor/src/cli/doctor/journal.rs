@@ -118,8 +118,11 @@ fn put_back(home: &Home, backups: &Path) -> String {
     let whole = files(backups).into_iter().find(|file| drupe_backup::check(file, None).is_ok());
     match whole {
         Some(file) => {
+            let newer = restore_encrypted(backups, home.path(), Some(&file));
+            let newer =
+                newer.map_or_else(String::new, |newer| format!("; an encrypted one is newer: {newer}"));
             format!(
-                "stop the daemon, then `drupe restore {} --home {}`, the newest backup that is whole",
+                "stop the daemon, then `drupe restore {} --home {}`, the newest backup that is whole{newer}",
                 shell_word(&file),
                 shell_word(home.path())
             )
@@ -128,7 +131,8 @@ fn put_back(home: &Home, backups: &Path) -> String {
             "no backup in `{}` is whole: {} puts another one back; without one stop the daemon, move the file aside, with its `-wal`, \
              and keep it: a new one begins empty",
             backups.display(),
-            restore_encrypted(backups, home.path()).unwrap_or_else(|| "`drupe restore FILE`".to_owned())
+            restore_encrypted(backups, home.path(), None)
+                .unwrap_or_else(|| "`drupe restore FILE`".to_owned())
         ),
     }
 }

@@ -337,7 +337,8 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
 /// What puts the newest encrypted backup of a folder into a home, where there is one that is newer `than` another. Nobody checks one
 /// without its key.
 pub fn restore_encrypted(folder: &Path, home: &Path, than: Option<&Path>) -> Option<String> {
-    let newer = found(folder).into_iter().map(|found| found.path).take_while(|path| than != Some(path.as_path()));
+    let newer =
+        found(folder).into_iter().map(|found| found.path).take_while(|path| than != Some(path.as_path()));
     let file = newer.into_iter().find(|path| is_encrypted(path))?;
     Some(format!("`drupe restore {} --identity KEY --home {}`", shell_word(&file), shell_word(home)))
 }

@@ -17,7 +17,7 @@ use drupe_extension_api::{AgentId, Fault};
 use drupe_gate::beginning;
 use drupe_host::home::Folders;
 use drupe_journal::{Counts, Retention};
-use drupe_link::{ControlToken, Down, Home, KernelLink, Up, Verdicts};
+use drupe_link::{BeginError, ControlToken, Down, Home, KernelLink, Received, Up, Verdicts};
 use drupe_redact::Redactor;
 use drupe_surface::ending::Why;
 use tokio::sync::mpsc;
@@ -29,7 +29,7 @@ use crate::{
     boot, control,
     extension::{Record, change, generations, recovery},
     kernel::Kernel,
-    opening::{self, Begun, CONFIG, FAILED, Failure, JOURNAL, Pulse},
+    opening::{self, Begun, CONFIG, FAILED, Failure, JOURNAL, Pulse, STRANGER},
 };
 
 /// How often at most the supervisor's copy of the status is brought up to date; it is shown only while no kernel serves.
@@ -76,8 +76,9 @@ pub fn main(arguments: Arguments) -> u8 {
     let blame = arguments.blame.map_or(Ok(()), drupe_blame::install);
     let link = Arc::new(KernelLink::new(arguments.link));
     let hello = Up::Hello { pid: std::process::id(), version: env!("CARGO_PKG_VERSION").into() };
-    let (start, verdicts) = match link.send(&hello).map(|()| link.recv()) {
-        Ok(Ok(Some(Down::Start {
+    let (start, verdicts) = match link.begin(&hello, drupe_link::VERSION) {
+        Ok(Down::Start {
+            link: _,
             generation,
             safe_mode,
             supervisor_pid,
@@ -87,7 +88,7 @@ pub fn main(arguments: Arguments) -> u8 {
             verdicts,
             fallback,
             proof_ms,
-        }))) => {
+        }) => {
             let start = Start {
                 generation,
                 safe_mode,
@@ -104,6 +105,10 @@ pub fn main(arguments: Arguments) -> u8 {
                 exe: std::env::current_exe().unwrap_or_default(),
             };
             (start, verdicts)
+        }
+        Err(stranger @ BeginError::Stranger) => {
+            say(&stranger.to_string());
+            return STRANGER;
         }
         _ => return FAILED,
     };
@@ -333,7 +338,17 @@ fn listen(link: Arc<KernelLink>) -> mpsc::UnboundedReceiver<Down> {
     // Unbounded, but the supervisor sends a handful of frames in a kernel's life.
     let (frames, heard) = mpsc::unbounded_channel();
     let spawned = thread::Builder::new().name("link".into()).stack_size(64 * 1024).spawn(move || {
-        while let Ok(Some(frame)) = link.recv() {
+        while let Ok(heard) = link.recv() {
+            let frame = match heard {
+                Received::Frame(frame) => frame,
+                Received::Ignored => {
+                    tracing::warn!(
+                        "the supervisor is of another release, and says what this one does not know"
+                    );
+                    continue;
+                }
+                Received::Closed => break,
+            };
             if frames.send(frame).is_err() {
                 return;
             }

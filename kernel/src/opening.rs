@@ -47,6 +47,9 @@ pub const JOURNAL: u8 = 74;
 /// `sysexits`: the journal cannot be used as its disk is now. A supervisor tries again, for as long as it takes.
 pub const LATER: u8 = 75;
 
+/// `sysexits`: the supervisor speaks another version of their link. It goes on with its own program.
+pub const STRANGER: u8 = 76;
+
 /// How often the supervisor hears that the runtime still turns: five times in what it bears, so that a runtime which hangs is found
 /// as soon as with more of them, and a kernel at rest wakes seldom.
 const BEAT: Duration = Duration::from_secs(2);

@@ -30,7 +30,7 @@ use std::{
 use clap::Parser;
 use deaths::Death;
 use drupe_extension_api::control::{CONTROL_VERSION, Reply, ReplyBody, Request, Welcome, method};
-use drupe_link::{Crashed, Down, KernelLink, Received, Up};
+use drupe_link::{BeginError, Crashed, Down, KernelLink, Received, Up};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     net::{Shutdown, shutdown},
@@ -52,6 +52,9 @@ enum Verb {
         arguments: KernelArguments,
         #[arg(long)]
         script: String,
+        /// It speaks the next version of the link.
+        #[arg(long)]
+        newer: bool,
     },
 }
 
@@ -70,22 +73,31 @@ fn main() {
                 kernel_args: vec!["--script".into(), script],
             })))
         }
-        Verb::Kernel { arguments, script } => {
+        Verb::Kernel { arguments, script, newer } => {
             // SAFETY: this process has just begun and owns nothing yet.
             let take = |number| unsafe { drupe_confine::inherited(number) };
             let link = take(arguments.link_fd).expect("the link is inherited");
             let control = take(arguments.control_fd).expect("the socket is inherited");
             let page = arguments.blame_fd.expect("there is a page");
             drupe_blame::install(take(page).expect("the page is inherited")).expect("the page can be used");
-            run(&arguments, &script, &KernelLink::new(link), control.into());
+            let link = KernelLink::new(link);
+            let start = begin(&link, drupe_link::VERSION + u32::from(newer));
+            run(&arguments, &script, &link, start, control.into());
         }
     }
 }
 
-fn run(arguments: &KernelArguments, script: &str, link: &KernelLink, control: UnixListener) {
+/// As the real kernel does.
+fn begin(link: &KernelLink, version: u32) -> Down {
     let hello = Up::Hello { pid: std::process::id(), version: "0".into() };
-    link.send(&hello).expect("the supervisor listens");
-    let Ok(Some(start)) = link.recv() else { exit(1) };
+    match link.begin(&hello, version) {
+        Ok(start) => start,
+        Err(BeginError::Stranger) => exit(76),
+        Err(BeginError::Link(_)) => exit(1),
+    }
+}
+
+fn run(arguments: &KernelArguments, script: &str, link: &KernelLink, start: Down, control: UnixListener) {
     let Down::Start { generation, safe_mode, verdicts, fallback, .. } = &start else { exit(1) };
     let entries: Vec<_> = script.split(',').collect();
     let entry = entries[(*generation as usize - 1).min(entries.len() - 1)];
@@ -101,6 +113,7 @@ fn run(arguments: &KernelArguments, script: &str, link: &KernelLink, control: Un
         }
         "hold" => hold(arguments, link),
         "flood" => flood(link),
+        "newer" => say_more(link),
         _ => {}
     }
     let extensions = fallback.clone().or_else(|| Some(format!("set-{generation}")));
@@ -148,6 +161,16 @@ fn flood(link: &KernelLink) {
         for frame in [Up::Crashed(crashed), released] {
             link.send(&frame).expect("the supervisor listens");
         }
+    }
+}
+
+/// What a later release may have added without a new version.
+fn say_more(link: &KernelLink) {
+    for said in
+        [r#"{"frame":"levitate","by":3}"#, r#"{"frame":"beat","colour":"red"}"#, r#"{"frame":"sink"}"#]
+    {
+        rustix::net::send(link, said.as_bytes(), rustix::net::SendFlags::NOSIGNAL)
+            .expect("the supervisor listens");
     }
 }
 

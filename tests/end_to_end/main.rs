@@ -77,6 +77,7 @@ mod previews;
 mod project_notes;
 mod queue;
 mod refused_settings;
+mod releases;
 mod reload;
 mod replay;
 mod resumed;

@@ -8,6 +8,10 @@ use drupe_extension_api::control::{ExitRecord, ExtensionStatus};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+/// The version of this form, which the supervisor says first. It is raised by a change that one of an earlier version cannot do
+/// without. A new field or frame that whoever does not know it may skip is no such change.
+pub const VERSION: u32 = 1;
+
 /// The longest frame in bytes. A few hundred extensions fit, and a default socket buffer holds three of them, so
 /// that neither side waits for the other.
 pub const MAX_FRAME: usize = 64 * 1024;
@@ -106,8 +110,11 @@ pub struct LogFileSpec {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "frame", rename_all = "snake_case")]
 pub enum Down {
-    /// The first frame; the kernel does nothing before it.
+    /// The first frame; the kernel does nothing before it, and ends where it is of another version.
     Start {
+        /// Which [`VERSION`] the supervisor speaks.
+        #[serde(default = "first")]
+        link: u32,
         /// Number of this start in this home, from 1.
         generation: u64,
         /// Whether to leave third-party extensions out.
@@ -140,6 +147,11 @@ pub enum Down {
         reason: String,
     },
     Reload,
+}
+
+/// The version of those that said none.
+fn first() -> u32 {
+    1
 }
 
 /// What the supervisor knows of extensions that crash.
@@ -317,6 +329,7 @@ mod tests {
             blamed: vec![],
         };
         let start = Down::Start {
+            link: VERSION,
             generation: 2,
             safe_mode: false,
             supervisor_pid: 1,
@@ -360,6 +373,7 @@ mod tests {
             suspects: (0..300).map(|number| format!("{number:048}")).collect(),
         };
         let start = Down::Start {
+            link: VERSION,
             generation: 2,
             safe_mode: false,
             supervisor_pid: 1,
@@ -386,7 +400,8 @@ mod tests {
     #[test]
     fn frames_of_an_earlier_release_lack_what_is_new_and_are_read() {
         let start = br#"{"frame":"start","generation":1,"safe_mode":false,"supervisor_pid":1,"restarts":0}"#;
-        let Some(Down::Start { verdicts, fallback: None, proof_ms: None, .. }) = Down::decode(start) else {
+        let Some(Down::Start { link: 1, verdicts, fallback: None, proof_ms: None, .. }) = Down::decode(start)
+        else {
             panic!("a start")
         };
         assert_eq!(verdicts, Verdicts::default());

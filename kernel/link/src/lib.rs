@@ -11,8 +11,8 @@ mod lock;
 mod token;
 mod transport;
 
-pub use frame::{Crashed, Down, Frame, LogFileSpec, MAX_FRAME, Quarantined, Up, Verdicts};
+pub use frame::{Crashed, Down, Frame, LogFileSpec, MAX_FRAME, Quarantined, Up, VERSION, Verdicts};
 pub use home::Home;
 pub use lock::{HomeLock, LockError};
 pub use token::{ControlToken, TokenError, is_named_token, named_token};
-pub use transport::{KernelLink, Link, LinkError, Received, SupervisorLink, pair};
+pub use transport::{BeginError, KernelLink, Link, LinkError, Received, SupervisorLink, pair};

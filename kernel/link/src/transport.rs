@@ -1,14 +1,13 @@
 //! Frames over one end of a `SOCK_SEQPACKET` pair.
 //!
 //! The pair has no name, so only a process that inherited an end can speak. The kernel keeps each frame whole;
-//! this module bounds its size, counts what it cannot read, and never waits unless asked to. A closed other end is
+//! this module bounds its size, passes over what it cannot read, and never waits unless asked to. A closed other end is
 //! the lifeline: a kernel that reads [`Received::Closed`] ends.
 
 use std::{
     io,
     marker::PhantomData,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
-    sync::atomic::{AtomicU64, Ordering},
 };
 
 use rustix::{
@@ -25,7 +24,6 @@ use crate::frame::{Down, Frame, MAX_FRAME, Up};
 #[derive(Debug)]
 pub struct Link<Out, In> {
     fd: OwnedFd,
-    ignored: AtomicU64,
     frames: PhantomData<fn(Out) -> In>,
 }
 
@@ -36,7 +34,7 @@ pub type KernelLink = Link<Up, Down>;
 #[derive(Debug)]
 pub enum Received<T> {
     Frame(T),
-    /// Something that is no frame of this release, or too large; it is counted and gone.
+    /// Something that is no frame of this release, or too large; it is gone.
     Ignored,
     Closed,
 }
@@ -57,6 +55,19 @@ pub enum LinkError {
     Io(#[from] io::Error),
 }
 
+/// Why a kernel does not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum BeginError {
+    /// Its program was exchanged for one of another version while the supervisor runs.
+    #[error(
+        "the supervisor that runs is of another version of drupe than this program, and they do not understand each other; restart the \
+             service: `drupe stop`, then start it again"
+    )]
+    Stranger,
+    #[error(transparent)]
+    Link(#[from] LinkError),
+}
+
 /// Makes both ends, closed on `exec`.
 pub fn pair() -> io::Result<(SupervisorLink, KernelLink)> {
     let (up, down) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -66,12 +77,7 @@ pub fn pair() -> io::Result<(SupervisorLink, KernelLink)> {
 impl<Out: Frame + Clone, In: Frame> Link<Out, In> {
     /// Takes an end that was inherited.
     pub fn new(fd: OwnedFd) -> Self {
-        Self { fd, ignored: AtomicU64::new(0), frames: PhantomData }
-    }
-
-    /// How many received messages were no frames.
-    pub fn ignored(&self) -> u64 {
-        self.ignored.load(Ordering::Relaxed)
+        Self { fd, frames: PhantomData }
     }
 
     pub fn try_send(&self, frame: &Out) -> Result<(), LinkError> {
@@ -88,15 +94,9 @@ impl<Out: Frame + Clone, In: Frame> Link<Out, In> {
         self.recv_with(RecvFlags::DONTWAIT)
     }
 
-    /// Waits for the next frame, skipping what is none; `None` once the other end is closed.
-    pub fn recv(&self) -> io::Result<Option<In>> {
-        loop {
-            match self.recv_with(RecvFlags::empty())? {
-                Received::Frame(frame) => return Ok(Some(frame)),
-                Received::Ignored => {}
-                Received::Closed => return Ok(None),
-            }
-        }
+    /// Waits for the next message.
+    pub fn recv(&self) -> io::Result<Received<In>> {
+        self.recv_with(RecvFlags::empty())
     }
 
     fn send_with(&self, frame: &Out, flags: SendFlags) -> Result<(), LinkError> {
@@ -127,13 +127,7 @@ impl<Out: Frame + Clone, In: Frame> Link<Out, In> {
         let mut bytes = vec![0; length.min(MAX_FRAME + 1)];
         let length = self.read(&mut bytes, RecvFlags::DONTWAIT | RecvFlags::TRUNC)?;
         let frame = if length > MAX_FRAME { None } else { In::decode(&bytes[..length.min(bytes.len())]) };
-        Ok(frame.map_or_else(
-            || {
-                self.ignored.fetch_add(1, Ordering::Relaxed);
-                Received::Ignored
-            },
-            Received::Frame,
-        ))
+        Ok(frame.map_or(Received::Ignored, Received::Frame))
     }
 
     fn read(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
@@ -152,6 +146,20 @@ impl<Out: Frame + Clone, In: Frame> Link<Out, In> {
     }
 }
 
+impl KernelLink {
+    /// Says the first word, and waits for the supervisor's, which is to be of that `version`: [`VERSION`](crate::VERSION).
+    pub fn begin(&self, hello: &Up, version: u32) -> Result<Down, BeginError> {
+        self.send(hello)?;
+        match self.recv().map_err(LinkError::from)? {
+            Received::Frame(Down::Start { link, .. }) if link != version => Err(BeginError::Stranger),
+            Received::Frame(start @ Down::Start { .. }) => Ok(start),
+            // One of another version may say anything first.
+            Received::Frame(_) | Received::Ignored => Err(BeginError::Stranger),
+            Received::Closed => Err(LinkError::Closed.into()),
+        }
+    }
+}
+
 impl<Out, In> AsFd for Link<Out, In> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -161,12 +169,6 @@ impl<Out, In> AsFd for Link<Out, In> {
 impl<Out, In> AsRawFd for Link<Out, In> {
     fn as_raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
-    }
-}
-
-impl<Out, In> From<Link<Out, In>> for OwnedFd {
-    fn from(link: Link<Out, In>) -> Self {
-        link.fd
     }
 }
 
@@ -187,22 +189,50 @@ mod tests {
         kernel.try_send(&Up::Hello { pid: 7, version: "1".into() }).unwrap();
         kernel.try_send(&Up::Beat).unwrap();
         supervisor.try_send(&Down::Stop).unwrap();
-        assert!(matches!(supervisor.recv().unwrap(), Some(Up::Hello { pid: 7, .. })));
+        assert!(matches!(supervisor.recv().unwrap(), Received::Frame(Up::Hello { pid: 7, .. })));
         assert!(matches!(supervisor.try_recv().unwrap(), Received::Frame(Up::Beat)));
         assert!(would_block(supervisor.try_recv()));
-        assert!(matches!(kernel.recv().unwrap(), Some(Down::Stop)));
+        assert!(matches!(kernel.recv().unwrap(), Received::Frame(Down::Stop)));
     }
 
     #[test]
-    fn garbage_is_counted_and_the_next_frame_is_read() {
+    fn garbage_is_passed_over_and_the_next_frame_is_read() {
         let (supervisor, kernel) = pair().unwrap();
         let oversized = vec![b'{'; MAX_FRAME + 1];
         for garbage in [&b""[..], b"{", b"null", b"\xff\xfe", b"{\"frame\":\"none\"}", &oversized] {
             send(&kernel, garbage, SendFlags::DONTWAIT).unwrap();
         }
         kernel.try_send(&Up::Beat).unwrap();
-        assert!(matches!(supervisor.recv().unwrap(), Some(Up::Beat)));
-        assert_eq!(supervisor.ignored(), 6);
+        for _ in 0..6 {
+            assert!(matches!(supervisor.recv().unwrap(), Received::Ignored));
+        }
+        assert!(matches!(supervisor.recv().unwrap(), Received::Frame(Up::Beat)));
+    }
+
+    #[test]
+    fn a_kernel_begins_by_a_start_of_its_version_and_knows_any_other_first_word_for_that_of_a_stranger() {
+        let begun = |words: &[u8]| {
+            let (supervisor, kernel) = pair().unwrap();
+            send(&supervisor, words, SendFlags::DONTWAIT).unwrap();
+            let begun = kernel.begin(&Up::Beat, 2);
+            assert!(matches!(supervisor.recv().unwrap(), Received::Frame(Up::Beat)), "it speaks first");
+            begun
+        };
+        let start = |more: &str| {
+            format!(
+                r#"{{"frame":"start","generation":1,"safe_mode":false,"supervisor_pid":1,"restarts":0{more}}}"#
+            )
+        };
+        let own = begun(start(r#","link":2,"colour":"red""#).as_bytes());
+        assert!(matches!(own, Ok(Down::Start { generation: 1, .. })), "{own:?}");
+        for other in
+            [&*start(""), &*start(r#","link":3"#), r#"{"frame":"start","link":3}"#, "", r#"{"frame":"stop"}"#]
+        {
+            assert!(matches!(begun(other.as_bytes()), Err(BeginError::Stranger)), "{other}");
+        }
+        let (supervisor, kernel) = pair().unwrap();
+        drop(supervisor);
+        assert!(matches!(kernel.begin(&Up::Beat, 2), Err(BeginError::Link(LinkError::Closed))));
     }
 
     #[test]
@@ -219,8 +249,8 @@ mod tests {
         let (supervisor, kernel) = pair().unwrap();
         kernel.send(&Up::Stopping).unwrap();
         drop(kernel);
-        assert!(matches!(supervisor.recv().unwrap(), Some(Up::Stopping)));
-        assert!(supervisor.recv().unwrap().is_none());
+        assert!(matches!(supervisor.recv().unwrap(), Received::Frame(Up::Stopping)));
+        assert!(matches!(supervisor.recv().unwrap(), Received::Closed));
         assert!(matches!(supervisor.try_send(&Down::Stop), Err(LinkError::Closed)));
     }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use drupe_extension_api::control::{Blamed, ExitRecord, ExtensionStatus};
-use drupe_link::{Down, Home, HomeLock, LockError, Received, Up};
+use drupe_link::{Down, Home, HomeLock, LockError};
 use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -30,6 +30,7 @@ use super::{
 
 mod alive;
 mod blaming;
+mod hearing;
 mod reach;
 mod status;
 
@@ -44,8 +45,6 @@ const FLOOD_PAUSE: Duration = Duration::from_millis(10);
 const LAST_FRAMES: usize = 4096;
 /// A round that begins this much later than planned means that the supervisor was stopped.
 const OVERSLEPT: Duration = Duration::from_secs(2);
-/// A longer drain timeout is taken for a mistake of the kernel.
-const LONGEST_DRAIN: Duration = Duration::from_secs(24 * 3_600);
 /// Remarks kept for `status`.
 const NOTICES: usize = 8;
 
@@ -84,6 +83,8 @@ struct Known {
     proven: Option<Instant>,
     /// Whether it was said that it does so no more.
     stuck: bool,
+    /// Whether it was said that it is of another release.
+    strange: bool,
     /// What it does before it is ready, where that may take long.
     doing: Option<String>,
     model: Option<String>,
@@ -262,68 +263,6 @@ impl Driver {
         self.events.push_back(Event::Tick);
     }
 
-    /// Reads at most `most` frames; how many there were, garbage included.
-    fn read_link(&mut self, most: usize, output: &mut Output) -> usize {
-        for read in 0..most {
-            let Some(kernel) = &self.kernel else { return read };
-            match kernel.link.try_recv() {
-                Ok(Received::Frame(frame)) => self.hear(frame, output),
-                Ok(Received::Ignored) => {}
-                Ok(Received::Closed) => {
-                    self.deaf = true;
-                    return read;
-                }
-                Err(error) => {
-                    self.deaf = error.kind() != io::ErrorKind::WouldBlock;
-                    return read;
-                }
-            }
-        }
-        most
-    }
-
-    fn hear(&mut self, frame: Up, output: &mut Output) {
-        let event = match frame {
-            Up::Hello { .. } => Event::Hello,
-            Up::Beat => Event::Beat,
-            Up::Proof => {
-                self.known.proven = Some(Instant::now());
-                return;
-            }
-            Up::Progress { doing, steps } => {
-                self.starting(doing, output);
-                Event::Progress(steps)
-            }
-            Up::Ready { drain_timeout_ms, config, model, notices, extensions, config_refused } => {
-                self.known.model = model;
-                self.known.config_refused = config_refused;
-                self.known.notices = notices;
-                let kept =
-                    if config.is_empty() { Ok(()) } else { self.record.keep_config(&self.home, &config) };
-                let good_config = !config.is_empty() && kept.is_ok();
-                self.remembered(kept, output);
-                let good_extensions = self.keep_extensions(extensions, output);
-                // From here on it mostly waits; the start passed through much that it will not need again.
-                drupe_memory::give_back();
-                let drain_timeout = Duration::from_millis(drain_timeout_ms).min(LONGEST_DRAIN);
-                Event::Ready { drain_timeout, good_config, good_extensions }
-            }
-            Up::Status { sessions, queued_turns, extensions, unlisted } => {
-                self.known =
-                    Known { sessions, queued_turns, extensions, unlisted, ..std::mem::take(&mut self.known) };
-                return;
-            }
-            Up::Crashed(crashed) => return self.process_crashed(&crashed, output),
-            Up::Released { extension, reason } => return self.released(&extension, &reason, output),
-            Up::Log { file } => return output.set_file(self.home.state(), file),
-            Up::StopAgreed => Event::StopAgreed,
-            Up::Draining => Event::Draining,
-            Up::Stopping => Event::Stopping,
-            Up::Restart { reason, unasked } => Event::Restart { reason, unasked },
-        };
-        self.events.push_back(event);
-    }
-
     fn perform(&mut self, actions: Vec<Action>, state: &State, output: &mut Output) {
         for action in actions {
             match action {
@@ -381,6 +320,7 @@ impl Driver {
                 let (pid, time, safe_mode) = (kernel.pid(), Timestamp::now(), launch.safe_mode);
                 self.kernel = Some(kernel);
                 let start = Down::Start {
+                    link: drupe_link::VERSION,
                     generation,
                     safe_mode,
                     supervisor_pid: std::process::id(),

@@ -42,6 +42,8 @@ pub mod status {
     /// The journal is damaged, of a newer release, or cannot be brought to the version of this one (EX_IOERR). The kernel has
     /// said which, and no other start changes it.
     pub const JOURNAL: u8 = 74;
+    /// The supervisor and the program that it has started are of different versions (EX_PROTOCOL).
+    pub const STRANGER: u8 = 76;
     /// The disk of the journal or of the home is full, read-only or busy; a later start may succeed.
     pub const LATER: u8 = 75;
     pub const CONFIGURATION: u8 = 78;

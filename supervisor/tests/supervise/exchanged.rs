@@ -93,6 +93,40 @@ fn a_kernel_is_started_again_where_the_new_program_ends_before_its_first_word() 
 }
 
 #[test]
+fn where_the_new_program_speaks_another_version_the_daemon_goes_on_with_the_old_one_and_says_what_to_do() {
+    let (daemon, program) = copied();
+    let newer = format!("#!/bin/sh\nexec '{}' \"$@\" --newer\n", example().display());
+    put(&program, newer.as_bytes(), 0o755);
+    let mut kernel = daemon.kernel();
+    for _ in 0..3 {
+        daemon.client().ask(method::RESTART).expect("it agrees");
+        kernel = daemon.kernel_after(kernel);
+    }
+    let ends = daemon.ends();
+    assert_eq!(ends.len(), 6, "each time once: {ends:?}");
+    assert!(ends.iter().all(|(_, crash)| !crash), "{ends:?}");
+    assert_eq!(ends[5].0, "exit status 76, of another version");
+    assert!(daemon.log("start").iter().all(|start| start["safe_mode"] == false));
+    let told = daemon.client().ask("told").expect("an answer");
+    assert!(told["notices"][0].as_str().is_some_and(|note| note.contains("`drupe stop`")), "{told}");
+    // It speaks as this one does once the service is restarted: here, once the file is the old one again.
+    put(&program, &fs::read(example()).expect("a program"), 0o755);
+    daemon.client().ask(method::RESTART).expect("it agrees");
+    daemon.kernel_after(kernel);
+    assert_eq!(daemon.ends().len(), 7);
+}
+
+#[test]
+fn what_a_newer_kernel_says_beyond_what_is_known_is_passed_over_and_told_once() {
+    let daemon = Daemon::serving("newer");
+    daemon.kernel();
+    let notes = daemon.log("note");
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0]["text"].as_str().is_some_and(|text| text.contains("another release")), "{notes:?}");
+    assert!(daemon.log("exit").is_empty());
+}
+
+#[test]
 fn a_new_program_that_is_whole_is_started_at_the_next_restart() {
     let (daemon, program) = copied();
     put(&program, b"", 0o755);

@@ -9,6 +9,10 @@ use super::{Action, Ending, Exit, Farewell, History, Kernel, Killed, Launch, Pha
 /// What the operator is to do about a program that cannot be used.
 const WHOLE: &str = "going on with the program that the supervisor runs; once the file is whole, `drupe restart` starts from it";
 
+/// The same where it is of another version.
+const RESTART: &str = "the program was exchanged for one of another version, with which this supervisor cannot speak: going on with the \
+                       program that the supervisor runs; to go over to the new one restart the service: `drupe stop`, then start it again";
+
 /// What no further start would change.
 const DAMAGED: &str = "the journal cannot be used: what the kernel said last names what to do, and `drupe doctor` says it again; the \
                        daemon ends, and no file was changed";
@@ -42,10 +46,17 @@ pub(super) fn ended(
         (Some(Farewell::Restart { reason, .. }), true) => (format!("restart: {reason}"), !kernel.shut),
         _ => (describe(exit, kernel.killed), false),
     };
-    if stopping.is_none() && kernel.exchanged && !kernel.spoke {
-        let how = format!("{how}, before the first word of a program that was exchanged");
+    let strange = exit == Exit::Status(status::STRANGER.into()) && kernel.ready.is_none() && !named;
+    if stopping.is_none() && kernel.exchanged && (strange || !kernel.spoke) {
+        let (what, text) = match strange {
+            true => (", of another version", RESTART.to_owned()),
+            false => (
+                ", before the first word of a program that was exchanged",
+                format!("the program was exchanged, and the new one ended before its first word: {WHOLE}"),
+            ),
+        };
+        let how = how + what;
         actions.push(Action::Record(Ending { how, crash: false, exit: Some(exit), killed: kernel.killed }));
-        let text = format!("the program was exchanged, and the new one ended before its first word: {WHOLE}");
         return spawn_own(history, text, now, actions);
     }
     // These statuses mean a refusal only before the kernel serves and while no extension's code runs: later any code in its
@@ -54,6 +65,7 @@ pub(super) fn ended(
         Exit::Status(69) => Some(status::IN_USE),
         // Another start finds the same journal.
         Exit::Status(74) => Some(status::JOURNAL),
+        Exit::Status(76) => Some(status::STRANGER),
         Exit::Status(78) => Some(status::CONFIGURATION),
         _ => None,
     }

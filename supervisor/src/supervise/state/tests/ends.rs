@@ -37,7 +37,7 @@ fn ten_failures_in_a_row_lead_to_safe_mode_however_long_each_of_them_takes() {
 
 #[test]
 fn no_status_of_a_kernel_that_served_or_in_which_an_extension_ran_ends_the_daemon() {
-    for status in [0, 1, 69, 70, 74, 75, 78] {
+    for status in [0, 1, 69, 70, 74, 75, 76, 78] {
         for (ready, named) in [(true, false), (true, true), (false, true)] {
             let mut world = World::new();
             if ready {

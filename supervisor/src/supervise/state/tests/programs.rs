@@ -43,6 +43,29 @@ fn an_exchanged_program_that_ends_before_its_first_word_is_passed_over_for_the_s
 }
 
 #[test]
+fn an_exchanged_program_of_another_version_is_passed_over_for_the_supervisors_own_and_said_so() {
+    let mut world = World::new();
+    for _ in 0..100 {
+        world.ready().on(asked_for("r")).on(exited(Exit::Status(0)));
+        world.on(Event::Exchanged).on(Event::Hello).on(exited(Exit::Status(76)));
+        assert_eq!(
+            (world.recorded(), world.launched()),
+            (("exit status 76, of another version", false), OWN)
+        );
+        let [_, Action::Note(note), Action::Spawn(_)] = &world.actions[..] else {
+            panic!("{:?}", world.actions)
+        };
+        assert!(note.contains("`drupe stop`"), "{note}");
+    }
+    // Where an extension's code may have chosen the status it is a crash, and its own program is no stranger.
+    let mut world = World::new();
+    world.on(Event::Exchanged).on(Event::Hello).on(Event::Exited { exit: Exit::Status(76), named: true });
+    assert!(world.recorded().1);
+    let mut world = World::new();
+    assert_eq!(world.on(exited(Exit::Status(76))).state.done(), Some(76));
+}
+
+#[test]
 fn what_ends_after_its_first_word_or_is_the_supervisors_own_program_crashes_as_ever() {
     let mut world = World::new();
     world.on(Event::Exchanged).on(Event::Hello).crash();

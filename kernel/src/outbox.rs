@@ -145,13 +145,23 @@ impl Outbox {
         }
         let session = self.place_of_notice(session).await?;
         self.notices.take(by, Instant::now())?;
-        self.show(session, None, format!("`{by}`: {text}")).await
+        self.show((session, None), None, format!("`{by}`: {text}")).await
     }
 
     /// Shows people a text of the daemon's own: in that session, or where a person wrote last.
     pub async fn tell(&self, session: Option<SessionId>, text: String) -> Result<(), Fault> {
+        self.tell_again(session, None, text).await
+    }
+
+    /// The same with what was said in another session already: where a copy goes from there, none goes from here.
+    pub async fn tell_again(
+        &self,
+        session: Option<SessionId>,
+        said_in: Option<&SessionId>,
+        text: String,
+    ) -> Result<(), Fault> {
         let session = self.place_of_notice(session).await?;
-        self.show(session, None, text).await
+        self.show((session, said_in), None, text).await
     }
 
     /// Sends a file of the workspace to whoever wrote in a turn, once for each key. Where no channel takes it, they are told where it is.
@@ -198,7 +208,7 @@ impl Outbox {
         let channel = self.store.channel_of(&turn).await?;
         let Some(channel) = channel.filter(|channel| self.takes_files(channel)) else {
             let told = format!("a file for you: `{path}` in the workspace, {} bytes. {text}", file.bytes);
-            self.show(session, Some(told_of(&key)), told.trim_end().to_owned()).await?;
+            self.show((session, None), Some(told_of(&key)), told.trim_end().to_owned()).await?;
             return Ok(FileSent::Told);
         };
         self.store.queue_file(key, turn, FileMessage { text, path, file }).await?;
@@ -233,8 +243,14 @@ impl Outbox {
         }
     }
 
-    async fn show(&self, session: SessionId, key: Option<String>, text: String) -> Result<(), Fault> {
-        let copies = self.copies(&session, &text);
+    async fn show(
+        &self,
+        (session, said_in): (SessionId, Option<&SessionId>),
+        key: Option<String>,
+        text: String,
+    ) -> Result<(), Fault> {
+        let before = said_in.map_or_else(Vec::new, |said_in| self.copies(said_in, &text));
+        let copies = self.copies(&session, &text).into_iter().filter(|copy| !before.contains(copy)).collect();
         if self.store.notice(session, key, text, copies).await? {
             self.wake();
         }

@@ -292,7 +292,7 @@ impl Schedules {
 
     /// Tells people something of a schedule; where that cannot be recorded, the log has it.
     async fn told(&self, known: &KnownSchedule, text: &str) {
-        if let Err(fault) = self.tell(known, text).await {
+        if let Err(fault) = self.tell(known, None, text).await {
             tracing::warn!(schedule = known.what.id, %fault, text, "nobody was told");
         }
     }

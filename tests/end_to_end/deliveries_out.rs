@@ -60,6 +60,22 @@ fn a_briefing_reaches_a_phone_once_and_nobody_else_is_disturbed() {
 }
 
 #[test]
+fn what_a_schedule_says_reaches_a_place_once_although_rules_hold_of_both_conversations_that_are_told() {
+    let server = briefing();
+    let copies = "copies:\n  - { session: '*', channel: phone }\n  - { session: main, channel: other }\n";
+    let mut daemon = Daemon::home(&(server.config() + copies));
+    daemon.plugin("phone", "serving", "config: {prefix: phone}\n");
+    daemon.plugin("other", "serving", "config: {prefix: other}\n");
+    daemon.run();
+    daemon.turn("main", "hello");
+    daemon.says(&["schedule", "add", "briefing", "in 1s", "the news"]);
+    // Where no rule holds of the schedule's own conversation, the other one's is copied.
+    assert_eq!(until_carried(&daemon, "other", 2), ["I did: hello", "`briefing`: I did: the news"]);
+    daemon.turn("main", "good day");
+    assert_eq!(until_carried(&daemon, "phone", 3), ["I did: hello", "I did: the news", "I did: good day"]);
+}
+
+#[test]
 fn a_question_is_copied_and_answered_elsewhere() {
     let effects = std::env::temp_dir().join(format!("copies-{}", unique()));
     let call = json!({"path": effects, "nonce": "n"});

@@ -118,6 +118,31 @@ async fn what_people_are_told_is_copied_by_the_rules_for_its_session_and_nothing
 }
 
 #[tokio::test]
+async fn what_another_session_has_said_is_not_copied_once_more_to_where_its_own_copy_goes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let roster = roster(folder.path());
+    let rule = |session: &str, channel: &str| CopyRule {
+        session: session.into(),
+        channel: channel.parse().expect("an id"),
+        address: None,
+    };
+    let outbox =
+        outbox_of(&roster).copying(vec![rule("*", "hook"), rule("main", "push"), rule("main", "hook")]);
+    let session = |id: &str| id.parse::<SessionId>().expect("an id");
+    let channels = async || {
+        let due = roster.store.due_deliveries().await.expect("they are there");
+        due.into_iter().map(|due| due.message.channel).collect::<Vec<_>>()
+    };
+    outbox
+        .tell_again(Some(session("main")), Some(&session("schedule:a:1")), "again".into())
+        .await
+        .expect("told");
+    assert_eq!(channels().await, ["push"]);
+    outbox.tell(Some(session("main")), "the first time".into()).await.expect("told");
+    assert_eq!(channels().await, ["push", "hook", "push"], "one for each place");
+}
+
+#[tokio::test]
 async fn where_a_file_is_is_told_once_for_a_call_however_often_that_is_repeated() {
     let folder = tempfile::tempdir().expect("a folder");
     let roster = roster(folder.path());

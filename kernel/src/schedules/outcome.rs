@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use drupe_agent::one_line;
 use drupe_extension_api::{
-    Fault, FaultCode,
+    Fault, FaultCode, SessionId,
     control::{ScheduleRun, ScheduleRunState as State},
 };
 use drupe_host::cut;
@@ -34,21 +34,23 @@ pub(super) struct Outcome {
     pub(super) why: Option<String>,
     /// What it has to say to people.
     pub(super) text: Option<String>,
+    /// The session that has said so already.
+    pub(super) said_in: Option<SessionId>,
     pub(super) stopped: bool,
 }
 
 impl Outcome {
     pub(super) fn done(text: Option<String>) -> Self {
         let text = text.filter(|text| !text.trim().is_empty());
-        Self { state: State::Done, why: None, text, stopped: false }
+        Self { state: State::Done, why: None, text, said_in: None, stopped: false }
     }
 
     pub(super) fn failed(why: String) -> Self {
-        Self { state: State::Failed, why: Some(one_line(&why, REASON)), text: None, stopped: false }
+        Self { why: Some(one_line(&why, REASON)), state: State::Failed, ..Self::done(None) }
     }
 
     pub(super) fn lost(why: &str) -> Self {
-        Self { state: State::Unknown, why: Some(why.to_owned()), text: None, stopped: false }
+        Self { why: Some(why.to_owned()), state: State::Unknown, ..Self::done(None) }
     }
 }
 
@@ -60,7 +62,7 @@ impl Schedules {
         run: &ScheduleRun,
         outcome: Outcome,
     ) -> Result<(), Fault> {
-        let Outcome { state, why, text, stopped } = outcome;
+        let Outcome { state, why, text, said_in, stopped } = outcome;
         let id = &known.what.id;
         let row = self.row(id).await?;
         let (mut failures, mut held_until, mut paused) = (row.failures, row.held_until, None);
@@ -87,7 +89,7 @@ impl Schedules {
         let ended = RunEnded { state, detail: why, failures, held_until, paused };
         let is_new = self.intake.turns.store.end_run(id.clone(), run.slot, ended).await?;
         if let Some(text) = told.filter(|_| is_new) {
-            self.tell(known, &text).await?;
+            self.tell(known, said_in.as_ref(), &text).await?;
         }
         Ok(())
     }
@@ -116,8 +118,13 @@ impl Schedules {
         rows.into_iter().find(|row| row.id == id).ok_or_else(|| StoreError::NoSchedule(id.to_owned()))
     }
 
-    /// Shows people something of a schedule, where they asked for it or wrote last.
-    pub(super) async fn tell(&self, known: &KnownSchedule, text: &str) -> Result<(), Fault> {
+    /// Shows people something of a schedule, where they asked for it or wrote last; a session may have said it before.
+    pub(super) async fn tell(
+        &self,
+        known: &KnownSchedule,
+        said_in: Option<&SessionId>,
+        text: &str,
+    ) -> Result<(), Fault> {
         // What code has to say goes the way of its notices, at their pace.
         if let (Some(owner), None) = (&known.what.owner, &known.what.task) {
             return match self.outbox.notify(owner, None, cut(text.to_owned(), LONGEST_OF_CODE)).await {
@@ -129,7 +136,7 @@ impl Schedules {
             };
         }
         let session = known.added.as_ref().and_then(|added| added.new.session.clone());
-        match self.outbox.tell(session, format!("`{}`: {text}", known.what.id)).await {
+        match self.outbox.tell_again(session, said_in, format!("`{}`: {text}", known.what.id)).await {
             // Nobody has written yet: its session has it.
             Err(fault) if fault.code == FaultCode::NotFound => Ok(()),
             told => told,

@@ -128,7 +128,9 @@ fn answered(result: TurnResult) -> Outcome {
         {
             Outcome { why: Some(result.content), ..Outcome::done(None) }
         }
-        Some(ResponseStatus::Success) => Outcome::done(Some(result.content)),
+        Some(ResponseStatus::Success) => {
+            Outcome { said_in: Some(result.session), ..Outcome::done(Some(result.content)) }
+        }
         Some(ResponseStatus::Refused) => Outcome::failed(format!("it was refused: {}", why(result))),
         Some(ResponseStatus::Error) => {
             // That somebody stopped it says nothing of the schedule.

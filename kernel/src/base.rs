@@ -53,8 +53,8 @@ pub struct Start {
     pub agents: Option<Vec<AgentId>>,
     /// When it began, by a clock that nobody sets.
     pub began: Option<Instant>,
-    /// Whether an earlier kernel left the journal open.
-    pub unclean: bool,
+    /// Whether an earlier kernel left the journal open, and not all of it was looked at for that.
+    pub unread: bool,
     /// The program.
     pub exe: PathBuf,
 }

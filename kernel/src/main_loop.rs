@@ -101,7 +101,7 @@ pub fn main(arguments: Arguments) -> u8 {
                 proof: proof_ms.map(Duration::from_millis),
                 agents: (!arguments.agents.is_empty()).then_some(arguments.agents),
                 began: Some(Instant::now()),
-                unclean: false,
+                unread: false,
                 exe: std::env::current_exe().unwrap_or_default(),
             };
             (start, verdicts)
@@ -411,7 +411,7 @@ async fn prove(kernel: Arc<Kernel>) {
 
 /// Looks at all of a journal that was not closed in order: the start has looked at what can be seen quickly.
 async fn look_at_all(kernel: Arc<Kernel>) {
-    if !kernel.base.start.unclean {
+    if !kernel.base.start.unread {
         return;
     }
     let looked = kernel.life.cancel.run_until_cancelled(kernel.store.check_whole()).await;

@@ -226,7 +226,7 @@ fn assemble(
         }
     })?;
     base.start.notices.extend(opening.lost());
-    base.start.unclean = opening.was_not_closed();
+    base.start.unread = opening.was_not_closed() && !opening.was_doubted();
     let begun = wiring::begin(&base.config, home.workspace(), base.day(), &[]);
     let wired = Arc::new(Wired::new(begun.map_err(|reason| Failure::new(CONFIG, reason))?, &base.redactor));
     let refused = base.start.last_good.then(|| {

@@ -173,7 +173,8 @@ fn ready(precious: &Precious<'_>) -> Result<Connection, StoreError> {
     log_ahead(&db)?;
     // What SQLite writes back by itself it tells nobody of, nor that the disk did not confirm it.
     db.pragma_update(None, "wal_autocheckpoint", 0)?;
-    if is_doubted(path) {
+    let doubted = is_doubted(path);
+    if doubted {
         tracing::warn!("an earlier kernel did not go on with the journal; all of it is checked");
         opening.enter(Stage::Checks);
         opening.doubted();
@@ -184,7 +185,7 @@ fn ready(precious: &Precious<'_>) -> Result<Connection, StoreError> {
             return Err(StoreError::Busy);
         }
     }
-    let checked = upgrade::upgrade(&mut db, STEPS, precious)?;
+    let checked = upgrade::upgrade(&mut db, STEPS, precious)? || doubted;
     let open: Option<String> =
         db.query_row("SELECT value FROM meta WHERE key = 'open'", [], |row| row.get(0)).optional()?;
     if unread {

@@ -159,16 +159,11 @@ fn a_log_that_was_changed_on_the_disk_is_told_of_by_status_and_doctor() {
     assert_eq!(daemon.turn("new", "on it goes")["status"], "success");
 }
 
-#[test]
-fn a_page_that_is_damaged_beneath_a_daemon_ends_it_once_instead_of_turn_after_turn() {
-    let mut daemon = with_conversations();
-    for n in 0..20 {
-        assert_eq!(daemon.turn(&format!("more-{n}"), &"hello ".repeat(4_000))["status"], "success");
-    }
-    write_back(&daemon);
-    let (from, last) = (pages(&daemon) / 10, pages(&daemon));
-    overwrite(&daemon, from, last - from);
-    // Somebody reads an old conversation.
+/// Damages a journal beneath a kernel, which finds it when somebody reads an old conversation, and ends.
+fn damage_beneath(daemon: &mut Daemon) {
+    write_back(daemon);
+    let (from, last) = (pages(daemon) / 10, pages(daemon));
+    overwrite(daemon, from, last - from);
     let ask = || -> Option<String> {
         let mut client = Client::connect(daemon.path()).ok()?;
         client.ask("sessions.show", json!({"id": "more-1"})).err()
@@ -176,6 +171,50 @@ fn a_page_that_is_damaged_beneath_a_daemon_ends_it_once_instead_of_turn_after_tu
     let refused = until("a page is read", ask).unwrap_or_else(|| panic!("{}", daemon.log()));
     println!("{refused}");
     assert_eq!(daemon.ended(), Some(74), "{}", daemon.log());
+}
+
+/// A daemon with so many conversations that not all of them are in memory.
+fn with_many_conversations() -> Daemon {
+    let daemon = with_conversations();
+    for n in 0..20 {
+        assert_eq!(daemon.turn(&format!("more-{n}"), &"hello ".repeat(4_000))["status"], "success");
+    }
+    daemon
+}
+
+#[test]
+fn a_page_that_is_damaged_beneath_a_daemon_in_safe_mode_lets_no_kernel_out_of_it() {
+    let mut daemon = with_many_conversations();
+    for _ in 0..6 {
+        daemon.kill_kernel();
+    }
+    assert_eq!(daemon.until_ready()["safe_mode"], true);
+    damage_beneath(&mut daemon);
+    let log = daemon.log();
+    assert_eq!(starts(&daemon), 8, "six were killed, one served, and one looked at all of it: {log}");
+    assert_eq!(log.matches(" starts in safe mode (process").count(), 2, "{log}");
+}
+
+#[test]
+fn a_doubted_journal_that_is_whole_is_not_looked_at_once_more_behind_the_start() {
+    let mut daemon = with_conversations();
+    cut_off(&mut daemon);
+    daemon.write("journal.db.doubted", "the disk did not confirm what was written");
+    daemon.run();
+    assert_eq!(daemon.turn("a", "on it goes")["status"], "success");
+    assert!(daemon.log().contains("all of it is checked"), "{}", daemon.log());
+    assert!(!daemon.path().join("journal.db.doubted").exists());
+    // The next one is not closed in order either, and nobody doubts it.
+    daemon.kill_kernel();
+    let looked = || daemon.log().matches("the journal is whole: all of it was checked").count();
+    until("the next kernel has looked", || (looked() > 0).then_some(())).expect("it looks");
+    assert_eq!(looked(), 1, "{}", daemon.log());
+}
+
+#[test]
+fn a_page_that_is_damaged_beneath_a_daemon_ends_it_once_instead_of_turn_after_turn() {
+    let mut daemon = with_many_conversations();
+    damage_beneath(&mut daemon);
     let log = daemon.log();
     assert_eq!(log.matches("the journal is not gone on with").count(), 1, "{log}");
     assert_eq!(starts(&daemon), 2, "one that ran, and one that looked at all of it: {log}");

@@ -17,5 +17,6 @@ fn kernel(daemon: &Daemon) -> u32 {
 
 /// How many kernels were started.
 fn starts(daemon: &Daemon) -> usize {
-    daemon.log().matches(" starts (process").count()
+    let log = daemon.log();
+    log.matches(" starts (process").count() + log.matches(" starts in safe mode (process").count()
 }

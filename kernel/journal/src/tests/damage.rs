@@ -79,6 +79,30 @@ async fn an_index_that_leads_astray_is_found_by_the_look_at_all_of_it_and_by_the
 }
 
 #[tokio::test]
+async fn a_journal_that_is_doubted_is_read_once_by_its_opening() {
+    let home = left_open(500).await;
+    write_back(&home);
+    let steps = |open: bool| {
+        let db = Connection::open(home.path()).unwrap();
+        let sql = if open {
+            "INSERT OR REPLACE INTO meta VALUES ('open', '1')"
+        } else {
+            "DELETE FROM meta WHERE key = 'open'"
+        };
+        db.execute(sql, []).unwrap();
+        drop(db);
+        fs::write(beside(&home.path(), ".doubted"), "").unwrap();
+        let opening = Arc::<Opening>::default();
+        let store = home.open_seen(&Storage::Full(home.path()), &opening).unwrap();
+        assert_eq!((opening.was_not_closed(), opening.was_doubted()), (open, true));
+        drop(store);
+        opening.steps()
+    };
+    let (closed, open) = (steps(false), steps(true));
+    assert!(closed > 10 && open < closed + 5, "{closed} steps, {open} where it was not closed in order");
+}
+
+#[tokio::test]
 async fn a_damaged_page_that_somebody_reads_ends_all_writing() {
     let home = left_open(200).await;
     write_back(&home);

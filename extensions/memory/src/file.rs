@@ -10,6 +10,7 @@ use std::{
     ffi::OsString,
     fs::{self, File, OpenOptions},
     io::ErrorKind,
+    ops::Range,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     time::Duration,
@@ -78,6 +79,9 @@ CREATE VIRTUAL TABLE words USING fts5(
 );
 INSERT INTO words(words, rank) VALUES('secure-delete', 1);
 ";
+
+/// How the name of a copy ends that is being made.
+const FRESH: &str = ".upgrading";
 
 /// How long to wait for another process that has the file locked, such as one that makes a backup. A turn waits no longer for
 /// its facts.
@@ -156,21 +160,71 @@ fn check(db: &Connection, path: &Path) -> Result<i32, Fault> {
             "`{}` was written by a newer drupe: its form is {version}, this one knows {VERSION}",
             path.display()
         );
-        let help = "run that version of drupe again, or move the file away: then a new one is made";
+        let kept = (1..=VERSION).rev().map(|of| kept(path, of)).find(|kept| kept.exists());
+        let help = kept.map_or_else(
+            || "run that version of drupe again, or move the file away: then a new one is made".to_owned(),
+            |kept| {
+                format!(
+                    "run that version of drupe again, or put `{}` in its place, as it was before the upgrade",
+                    kept.display()
+                )
+            },
+        );
         return Err(Fault::new(FaultCode::Unsupported, message).help(help));
     }
     let found: String = db.pragma_query_value(None, "quick_check", |row| row.get(0)).map_err(of)?;
     if found == "ok" { Ok(version) } else { Err(damaged(path, &found)) }
 }
 
-/// Brings the file of an older release to the present form, by all steps or none.
+/// Brings the file of an older release to the present form, by all steps or none. What it was stays beside it as `<name>.v<N>`, by its
+/// form, as the journal of a home does: the way back to the release before.
 fn bring_up(db: &Connection, path: &Path, version: i32) -> Result<(), Fault> {
     if version == VERSION {
         return Ok(());
     }
+    copy(db, path, version).inspect_err(|_| drop(fs::remove_file(beside(path, FRESH))))?;
     let steps: String = STEPS.into_iter().filter(|(to, _)| *to > version).map(|(_, step)| step).collect();
     let all = format!("BEGIN IMMEDIATE; {steps} PRAGMA user_version = {VERSION}; COMMIT;");
     db.execute_batch(&all).map_err(|error| fault(path, &error))
+}
+
+/// Copies the file before it is changed: whole and checked under its own name, or not there.
+fn copy(db: &Connection, path: &Path, version: i32) -> Result<(), Fault> {
+    let failed = |error: std::io::Error| {
+        let message = format!(
+            "`{}` is not brought to its new form, since no copy of it could be made: {error}",
+            path.display()
+        );
+        Fault::new(Fault::from(error).code, message)
+    };
+    let (fresh, folder) = (beside(path, FRESH), path.parent().unwrap_or(Path::new(".")));
+    match fs::remove_file(&fresh) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    // SQLite writes into a file that is there and empty, and leaves its mode.
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh).map_err(failed)?;
+    db.execute("VACUUM INTO ?1", [fresh.to_str()]).map_err(|error| fault(path, &error))?;
+    check(&connect(&fresh)?, &fresh)?;
+    File::open(&fresh).and_then(|file| file.sync_all()).map_err(failed)?;
+    fs::rename(&fresh, kept(path, version)).map_err(failed)?;
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
+    remove_kept(path, 1..version);
+    Ok(())
+}
+
+fn kept(path: &Path, version: i32) -> PathBuf {
+    beside(path, &format!(".v{version}"))
+}
+
+/// Removes what upgrades have kept of an open file: nobody who has something forgotten wants it to lie there.
+pub fn forget_kept(db: &Connection) {
+    db.path().into_iter().for_each(|path| remove_kept(Path::new(path), 1..VERSION));
+}
+
+fn remove_kept(path: &Path, versions: Range<i32>) {
+    // What is not there is what was wanted.
+    versions.for_each(|of| drop(fs::remove_file(kept(path, of))));
 }
 
 fn damaged(path: &Path, detail: &str) -> Fault {

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction};
 
 use crate::{
     fact::{COLUMNS, Fact},
-    find, meaning,
+    file, find, meaning,
     store::StoreFailure,
     words,
 };
@@ -235,8 +235,9 @@ pub fn edit(
     one(db, id, None)
 }
 
-/// Takes a fact away, with its words in the index.
+/// Takes a fact away, with its words in the index, and what upgrades have kept of the file.
 pub fn forget(db: &Connection, fact: &Fact) -> Result<(), StoreFailure> {
+    file::forget_kept(db);
     unindex(db, fact.id)?;
     db.prepare_cached("DELETE FROM facts WHERE id = ?1")?.execute([fact.id])?;
     Ok(())

@@ -1,6 +1,6 @@
 //! What is found by meaning, with a model for vectors that knows four meanings.
 
-use std::{fs, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use drupe_extension_api::{
     Fault, FaultCode,
@@ -165,4 +165,45 @@ fn a_file_of_the_release_before_is_brought_up_with_all_that_is_in_it() {
     assert!(scene.search("puppy").contains("Rex"));
     assert_eq!(scene.texts().len(), 6);
     drop(file::open(&path).expect("it is opened again"));
+    // What it was lies beside it, whole and nobody else's.
+    let kept = folder.path().join("memory.sqlite.v1");
+    assert_eq!(fs::metadata(&kept).expect("a copy").permissions().mode() & 0o777, 0o600);
+    assert!(!folder.path().join("memory.sqlite.upgrading").exists());
+    let old = Connection::open(&kept).expect("a file");
+    let form = |db: &Connection| db.pragma_query_value(None, "user_version", |row| row.get::<_, i32>(0));
+    let facts = old
+        .query_row("SELECT count(*) FROM facts JOIN words ON words.rowid = facts.id", [], |row| row.get(0));
+    assert_eq!((form(&old), facts), (Ok(1), Ok(6)));
+    drop(old);
+    // Whoever goes back is told of it, and finds all that was kept then.
+    let newer = Connection::open(&path).expect("a file");
+    newer.pragma_update(None, "user_version", 7).expect("a form");
+    drop(newer);
+    let fault = file::open(&path).expect_err("it is newer");
+    assert!(fault.help.is_some_and(|help| help.contains("memory.sqlite.v1` in its place")));
+    fs::copy(&kept, &path).expect("a file");
+    let back = memory(Some(folder.path()), "p/four", json!({}));
+    assert_eq!(back.texts().len(), 6);
+    back.save("The moon is full.");
+    assert!(kept.exists());
+    back.says("memory_forget", json!({"id": 2}));
+    assert!(!kept.exists(), "what is forgotten is not kept there either");
+}
+
+#[test]
+fn a_file_of_which_no_copy_can_be_made_stays_what_it_was() {
+    let folder = tempfile::tempdir().expect("a folder");
+    filled(Some(folder.path()), json!({}));
+    let path = folder.path().join("memory.sqlite");
+    let old = Connection::open(&path).expect("a file");
+    old.execute_batch("DROP TABLE vectors; DROP TABLE vector_model; PRAGMA user_version = 1;")
+        .expect("older");
+    drop(old);
+    let before = fs::read(&path).expect("a file");
+    // A folder stands where the copy goes, as if somebody had put it there.
+    fs::create_dir_all(folder.path().join("memory.sqlite.v1/in it")).expect("a folder");
+    let fault = file::open(&path).expect_err("no copy can be made");
+    assert!(fault.message.contains("no copy of it could be made"), "{fault}");
+    assert!(fs::read(&path).expect("a file") == before);
+    assert!(!folder.path().join("memory.sqlite.upgrading").exists());
 }

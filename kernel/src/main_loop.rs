@@ -18,9 +18,11 @@ use drupe_gate::beginning;
 use drupe_host::home::Folders;
 use drupe_journal::{Counts, Retention};
 use drupe_link::{BeginError, ControlToken, Down, Home, KernelLink, Received, Up, Verdicts};
+use drupe_memory::Rest;
 use drupe_redact::Redactor;
 use drupe_surface::ending::Why;
-use tokio::sync::mpsc;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::sync::{Notify, mpsc};
 use tracing_subscriber::EnvFilter;
 
 use crate::{
@@ -29,7 +31,7 @@ use crate::{
     boot, control,
     extension::{Record, change, generations, recovery},
     kernel::Kernel,
-    opening::{self, Begun, CONFIG, FAILED, Failure, JOURNAL, Pulse, STRANGER},
+    opening::{self, BEAT, BEAT_AT_REST, Begun, CONFIG, FAILED, Failure, JOURNAL, Pulse, STRANGER},
 };
 
 /// How often at most the supervisor's copy of the status is brought up to date; it is shown only while no kernel serves.
@@ -171,7 +173,10 @@ pub fn main(arguments: Arguments) -> u8 {
             return FAILED;
         }
     };
-    let status = match runtime.block_on(Box::pin(run(base, verdicts, link, arguments.control))) {
+    // On a worker, as all else: a beat then wakes no other thread of the runtime.
+    let running = runtime.spawn(run(base, verdicts, link, arguments.control));
+    let ended = runtime.block_on(running).map_err(|error| Failure::new(FAILED, error));
+    let status = match ended.flatten() {
         Ok(()) => 0,
         Err(failure) => {
             say(&failure.message);
@@ -208,10 +213,11 @@ fn logging(filter: &str, human: bool, redactor: &Redactor) {
 }
 
 async fn run(base: Base, verdicts: Verdicts, link: Arc<KernelLink>, control: OwnedFd) -> Result<(), Failure> {
-    let mut down = listen(Arc::clone(&link));
+    let due = Arc::<Notify>::default();
+    let mut down = listen(Arc::clone(&link), Arc::clone(&due));
     let home = Home::new(base.home.root()).map_err(|error| Failure::new(FAILED, error))?;
     let token = ControlToken::read(&home).map_err(|error| Failure::new(FAILED, error))?;
-    let mut pulse = Pulse::new(Arc::clone(&link));
+    let mut pulse = Pulse::new(Arc::clone(&link), due);
     let begun = opening::begin(base, verdicts, &mut pulse, &mut down).await?;
     let Begun::Made(kernel, heard_early) = begun else { return Ok(()) };
     heard_early.into_iter().for_each(|frame| heard(&kernel, frame));
@@ -333,21 +339,36 @@ fn heard(kernel: &Arc<Kernel>, frame: Down) {
     }
 }
 
-/// Hears the supervisor on a thread of its own, so that its end is noticed even when the runtime hangs.
-fn listen(link: Arc<KernelLink>) -> mpsc::UnboundedReceiver<Down> {
+/// Hears the supervisor on a thread of its own, so that its end is noticed even when the runtime hangs, and says when a beat is due: for a
+/// timer of its own, seconds ahead, the runtime wakes several times on the way.
+fn listen(link: Arc<KernelLink>, due: Arc<Notify>) -> mpsc::UnboundedReceiver<Down> {
     // Unbounded, but the supervisor sends a handful of frames in a kernel's life.
     let (frames, heard) = mpsc::unbounded_channel();
     let spawned = thread::Builder::new().name("link".into()).stack_size(64 * 1024).spawn(move || {
-        while let Ok(heard) = link.recv() {
-            let frame = match heard {
-                Received::Frame(frame) => frame,
-                Received::Ignored => {
+        due.notify_one();
+        let (mut rest, mut next) = (Rest::begin(), Instant::now() + BEAT);
+        loop {
+            let left = next.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                due.notify_one();
+                // A kernel at rest holds little: what only its start, or a spell of work, needed goes.
+                next = Instant::now() + if rest.look() { BEAT_AT_REST } else { BEAT };
+                continue;
+            }
+            let mut readable = [PollFd::new(&*link, PollFlags::IN)];
+            // A signal ends the wait as well, and there may be nothing to read: the beat must not wait for that.
+            if !poll(&mut readable, Timespec::try_from(left).ok().as_ref()).is_ok_and(|ready| ready > 0) {
+                continue;
+            }
+            let frame = match link.recv() {
+                Ok(Received::Frame(frame)) => frame,
+                Ok(Received::Ignored) => {
                     tracing::warn!(
                         "the supervisor is of another release, and says what this one does not know"
                     );
                     continue;
                 }
-                Received::Closed => break,
+                Ok(Received::Closed) | Err(_) => break,
             };
             if frames.send(frame).is_err() {
                 return;

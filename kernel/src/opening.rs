@@ -13,14 +13,10 @@ use drupe_extension_api::{Fault, FaultCode};
 use drupe_gate::beginning;
 use drupe_journal::{Opening, Stage, Store, StoreError};
 use drupe_link::{Down, Home, KernelLink, LinkError, Up, Verdicts};
-use drupe_memory::Rest;
 use drupe_policy::CallPolicy;
 use drupe_surface::{ends::Ends, grants::Grants, latencies::Latencies};
 use drupe_wiring as wiring;
-use tokio::{
-    sync::{Notify, mpsc},
-    task::JoinSet,
-};
+use tokio::sync::{Notify, mpsc};
 
 use crate::schedules::Schedules;
 use crate::{
@@ -50,9 +46,12 @@ pub const LATER: u8 = 75;
 /// `sysexits`: the supervisor speaks another version of their link. It goes on with its own program.
 pub const STRANGER: u8 = 76;
 
-/// How often the supervisor hears that the runtime still turns: five times in what it bears, so that a runtime which hangs is found
-/// as soon as with more of them, and a kernel at rest wakes seldom.
-const BEAT: Duration = Duration::from_secs(2);
+/// How often the supervisor hears that the runtime still turns: five times in what it bears.
+pub const BEAT: Duration = Duration::from_secs(2);
+
+/// The same of a kernel at rest, which seldom wakes: twice in what the supervisor bears, and a little before it asks the next question, which
+/// it then does while it is awake. What is found of a runtime that hangs, and how soon at the latest, is as with more of them.
+pub const BEAT_AT_REST: Duration = Duration::from_millis(3_900);
 
 /// An extension that has a thread of the runtime for this long, within one poll, holds up the beat. It is ended once the
 /// beat was missing for as long as the supervisor bears it.
@@ -86,31 +85,19 @@ impl From<Fault> for Failure {
 pub struct Pulse {
     link: Arc<KernelLink>,
     life: Life,
-    /// A worker of the runtime had its turn, by the runtime's clock.
-    turned: Arc<Notify>,
-    _worker: JoinSet<()>,
+    /// It is time for a beat. Whoever tells waits for nothing that the runtime does.
+    due: Arc<Notify>,
 }
 
 impl Pulse {
-    pub fn new(link: Arc<KernelLink>) -> Self {
-        let (turned, mut worker) = (Arc::<Notify>::default(), JoinSet::new());
-        let turns = Arc::clone(&turned);
-        worker.spawn(async move {
-            let mut rest = Rest::begin();
-            loop {
-                turns.notify_one();
-                tokio::time::sleep(BEAT).await;
-                // A kernel at rest holds little: what only its start, or a spell of work, needed goes.
-                rest.look();
-            }
-        });
-        Self { link, life: Life::default(), turned, _worker: worker }
+    pub fn new(link: Arc<KernelLink>, due: Arc<Notify>) -> Self {
+        Self { link, life: Life::default(), due }
     }
 
-    /// Waits until it is time, and beats: from a worker to here, so that a runtime that no longer turns is seen. One
+    /// Waits until it is time, and beats: from a worker of the runtime, so that one that no longer turns is seen. One
     /// thread that an extension does not give back is enough: its work and whatever else is queued there is stuck.
     pub async fn beat(&mut self) {
-        self.turned.notified().await;
+        self.due.notified().await;
         let stuck = drupe_blame::overdue(STUCK);
         if let Some(running) = stuck.first() {
             tracing::error!(extension = %running.extension, operation = running.operation.name(), "does not give its thread back");

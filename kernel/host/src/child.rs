@@ -136,13 +136,17 @@ async fn serve(library: PathBuf, mut inbox: Inbox, writing: OwnedWriteHalf, runt
     }
 }
 
-/// Gives back what only a spell of work needed. It goes on while the process lives. Once that rests it waits for the next frame:
-/// if for nothing else, one comes to ask how the extension is.
+/// Gives back what only a spell of work needed. It goes on while the process lives. Once that rests it waits for a frame before which there was
+/// work that is worth it: if for nothing else, one comes to ask how the extension is, which alone is no reason to wake once more.
 async fn rest(heard: Arc<Notify>) {
     let mut rest = Rest::begin();
     loop {
         tokio::time::sleep(Rest::LOOK).await;
-        if rest.look() {
+        if !rest.look() {
+            continue;
+        }
+        heard.notified().await;
+        while !rest.is_worth_it() {
             heard.notified().await;
         }
     }

@@ -40,17 +40,20 @@ impl Rest {
     /// Gives back where the process has rested since the last look, and worked before that. Whether it has rested: then the next
     /// look is worth it once it has done something.
     pub fn look(&mut self) -> bool {
-        let now = used();
-        self.looks = self.looks.saturating_add(1);
-        let least = if self.looks >= LONG { LITTLE_WORK } else { WORK };
-        let is_worth_it = self.given_back.is_none_or(|before| now - before >= least);
-        let rests = now - self.last <= REST;
-        if rests && is_worth_it {
+        let rests = used().saturating_sub(self.last) <= REST;
+        if self.is_worth_it() && rests {
             crate::give_back();
             (self.given_back, self.looks) = (Some(used()), 0);
         }
         self.last = used();
         rests
+    }
+
+    /// Whether there was work, since it last gave back, for which it is worth to do so.
+    pub fn is_worth_it(&mut self) -> bool {
+        self.looks = self.looks.saturating_add(1);
+        let least = if self.looks >= LONG { LITTLE_WORK } else { WORK };
+        self.given_back.is_none_or(|before| used().saturating_sub(before) >= least)
     }
 }
 

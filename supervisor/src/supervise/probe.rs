@@ -18,6 +18,8 @@ use drupe_link::{ControlToken, Home};
 /// Three failures in a row, each after the patience, are seen within 15 s of the fault: it begins just after an answer,
 /// the next three questions are asked 4, 8 and 12 s later, and the last of them is given up at 15 s.
 const INTERVAL: Duration = Duration::from_secs(4);
+/// How much sooner it is asked where the supervisor is awake anyway: so a kernel at rest is asked when it has just sent a beat.
+const SOONER: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
@@ -26,6 +28,8 @@ pub struct Probe {
     hello: Vec<u8>,
     next: Instant,
     asked: Option<(UnixStream, Instant)>,
+    /// The connection of the last question. It is closed with the next one, so that the kernel does not wake for its end alone.
+    answered: Option<UnixStream>,
 }
 
 impl Probe {
@@ -35,12 +39,12 @@ impl Probe {
         let request = Request { id: 1, method: method::HELLO.into(), params: serde_json::to_value(hello)? };
         let mut hello = serde_json::to_vec(&request)?;
         hello.push(b'\n');
-        Ok(Self { home, hello, next: Instant::now(), asked: None })
+        Ok(Self { home, hello, next: Instant::now(), asked: None, answered: None })
     }
 
     /// Forgets a question and asks the next one in a while: another kernel serves, or none.
     pub fn reset(&mut self, now: Instant) {
-        self.asked = None;
+        (self.asked, self.answered) = (None, None);
         self.next = now + INTERVAL;
     }
 
@@ -56,7 +60,7 @@ impl Probe {
     /// Asks when it is time; whether the kernel answered, once that is known.
     pub fn turn(&mut self, now: Instant) -> Option<bool> {
         let Some((stream, asked)) = &mut self.asked else {
-            if now < self.next {
+            if now + SOONER < self.next {
                 return None;
             }
             self.next = now + INTERVAL;
@@ -76,12 +80,13 @@ impl Probe {
             }
             Err(_) => false,
         };
-        self.asked = None;
+        self.answered = self.asked.take().map(|(stream, _)| stream);
         Some(answered)
     }
 
     /// Connects without waiting: a full queue of connections is an answer, too.
-    fn ask(&self) -> Option<UnixStream> {
+    fn ask(&mut self) -> Option<UnixStream> {
+        self.answered = None;
         let mut stream = self.home.connect_at_once().ok()?;
         stream.write_all(&self.hello).ok()?;
         Some(stream)

@@ -13,8 +13,8 @@ use std::{
 /// How often a kernel that hangs is looked at, and when again: what the disk holds up for longer is no passing wait.
 const LOOKS: u32 = 4;
 const LOOK: Duration = Duration::from_millis(10);
-/// Silence from which on it is measured how much a kernel runs: some beats are missing.
-const SILENT: Duration = Duration::from_secs(3);
+/// Silence from which on it is measured how much a kernel runs: a beat is missing even of one at rest.
+const SILENT: Duration = Duration::from_secs(5);
 /// What is measured over less says little.
 const SHORTEST: Duration = Duration::from_secs(2);
 
@@ -177,13 +177,13 @@ mod tests {
     }
 
     #[test]
-    fn it_is_measured_from_the_third_second_of_silence_on_and_anew_after_a_sign_of_life() {
+    fn it_is_measured_from_the_fifth_second_of_silence_on_and_anew_after_a_sign_of_life() {
         let (mut stall, now, pid) = (Stall::default(), Instant::now(), std::process::id());
         let second = Duration::from_secs(1);
-        stall.look(pid, second * 2, now);
+        stall.look(pid, second * 4, now);
         assert!(stall.begun.is_none());
-        stall.look(pid, second * 3, now);
-        stall.look(pid, second * 9, now + second * 6);
+        stall.look(pid, second * 5, now);
+        stall.look(pid, second * 9, now + second * 4);
         assert_eq!(stall.begun.as_ref().map(|begun| begun.at), Some(now));
         stall.look(pid, Duration::ZERO, now + second * 7);
         assert!(stall.begun.is_none());

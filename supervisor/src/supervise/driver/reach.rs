@@ -9,11 +9,10 @@ use std::time::{Duration, Instant};
 use super::Driver;
 use crate::supervise::{control::Lost, output::Output, state::Event};
 
-/// Between two looks.
-const INTERVAL: Duration = Duration::from_secs(1);
+/// Between two looks. A kernel at rest beats as often as every other look is due, a kernel at work as often as each is.
+const INTERVAL: Duration = Duration::from_secs(2);
 
-/// How much sooner it is looked where the supervisor is awake anyway, and how much later so that it is: a beat of the kernel comes with
-/// every other look, some milliseconds late.
+/// How much sooner it is looked where the supervisor is awake anyway, and how much later so that it is: a beat may come late.
 const SOONER: Duration = Duration::from_millis(300);
 const LATER: Duration = Duration::from_millis(20);
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{Action, Killed};
 
-/// Silence after which a kernel hangs. It beats every second or so, from soon after its start on.
+/// Silence after which a kernel hangs. It beats every two seconds, and at rest every four, from soon after its start on.
 pub(super) const SILENCE: Duration = Duration::from_secs(10);
 /// The same before its first beat: reading a large journal after a crash comes earlier.
 pub(super) const START_SILENCE: Duration = Duration::from_secs(60);

@@ -153,6 +153,9 @@ pub struct Description {
     /// Whether its channel takes files.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub carries_files: bool,
+    /// Whether its channel sends texts to several addresses at the same time.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sends_at_once: bool,
 }
 
 /// The capabilities that this release knows.

@@ -52,7 +52,8 @@ const REMOTE_ID: usize = 256;
 /// How often a message is tried before it is given up.
 const ATTEMPTS: u32 = 20;
 
-/// What goes out to people: the texts of a channel in their order and its files in theirs, and none of these waits for another.
+/// What goes out to people: the texts of a channel in their order, or those to each of its addresses where it sends to several at the same time,
+/// and its files in theirs. None of these waits for another.
 pub struct Outbox {
     life: Life,
     store: Store,
@@ -311,24 +312,27 @@ fn find(snapshot: &Snapshot, channel: &str) -> Option<WiredChannel> {
     ExtensionId::new(channel).ok().and_then(|id| snapshot.channels.get(&id).cloned())
 }
 
-/// Sends what is due, until [`Outbox::finish`].
+/// Sends what is due, until [`Outbox::finish`]. The journal is looked at when there is something to send, or another channel: nobody wakes for it
+/// while nothing happens.
 pub async fn send_until_the_end(outbox: Arc<Outbox>) {
     let mut lanes = Lanes::default();
+    let mut wired = outbox.wired.changes();
     loop {
         let last = outbox.end.is_cancelled();
         lanes.let_go(Instant::now());
-        if let Err(error) = deliver(&outbox, &mut lanes).await {
+        let failed = deliver(&outbox, &mut lanes).await.inspect_err(|error| {
             tracing::error!(%error, "messages wait to be sent, but the journal does not answer");
-        }
+        });
         if last && lanes.is_empty() {
             return outbox.ended.cancel();
         }
-        // Channels may have come that were not there.
-        let look = Instant::now() + AGAIN;
-        let next = lanes.next().map_or(look, |next| next.min(look));
+        let again = failed.is_err().then(|| Instant::now() + AGAIN);
+        let next = again.into_iter().chain(lanes.next()).min();
         tokio::select! {
             () = outbox.due.notified() => {}
-            () = tokio::time::sleep_until(next.into()) => {}
+            // Channels may have come that were not there.
+            _ = wired.changed() => {}
+            Some(()) = sleep_until(next) => {}
             () = outbox.end.cancelled(), if !last => lanes.try_again(),
             () = lanes.one_ends(AGAIN) => {}
             () = outbox.ended.cancelled() => return,
@@ -336,26 +340,35 @@ pub async fn send_until_the_end(outbox: Arc<Outbox>) {
     }
 }
 
-/// Begins to send what is due in the lanes that are free.
+async fn sleep_until(next: Option<Instant>) -> Option<()> {
+    tokio::time::sleep_until(next?.into()).await;
+    Some(())
+}
+
+/// Begins to send what is due in the lanes that are free, where the oldest waits first.
 async fn deliver(outbox: &Arc<Outbox>, lanes: &mut Lanes) -> Result<(), StoreError> {
     let snapshot = outbox.wired.snapshot();
-    let mut by_lane: BTreeMap<Lane, Vec<Due>> = BTreeMap::new();
+    let mut waiting: BTreeMap<(Lane, Option<Recipient>), Vec<Due>> = BTreeMap::new();
     for due in outbox.store.due_deliveries().await? {
         let lane = Lane { channel: due.message.channel.clone(), of_files: due.file.is_some() };
-        if !lanes.holds(&lane, &recipient(&due)) {
-            by_lane.entry(lane).or_default().push(due);
+        let to = recipient(&due);
+        if !lanes.holds(&lane, &to) {
+            let at_once = !lane.of_files && find(&snapshot, &lane.channel).is_some_and(|c| c.sends_at_once);
+            waiting.entry((lane, at_once.then_some(to))).or_default().push(due);
         }
     }
-    for (lane, due) in by_lane {
-        let channel = find(&snapshot, &lane.channel).filter(|_| lanes.is_free(&lane));
-        let Some(channel) = channel else { continue };
+    let mut waiting: Vec<_> = waiting.into_iter().collect();
+    waiting.sort_by_key(|(_, due)| due.first().map(|oldest| oldest.id));
+    for ((lane, to), due) in waiting {
+        let is_free = lanes.is_free(&lane, to.as_ref());
+        let Some(channel) = find(&snapshot, &lane.channel).filter(|_| is_free) else { continue };
         let own = Arc::clone(outbox);
-        lanes.begin(lane, async move { send_all(&own, &channel, due).await });
+        lanes.begin(lane, to, async move { send_all(&own, &channel, due).await });
     }
     Ok(())
 }
 
-/// Sends the messages of a lane in their order; gives what was not taken.
+/// Sends messages in their order; gives what was not taken.
 async fn send_all(outbox: &Outbox, channel: &WiredChannel, due: Vec<Due>) -> LeftOver {
     let mut not_taken = LeftOver::new();
     for delivery in due {
@@ -383,7 +396,7 @@ async fn send_all(outbox: &Outbox, channel: &WiredChannel, due: Vec<Due>) -> Lef
 }
 
 fn recipient(due: &Due) -> Recipient {
-    (due.session.clone(), due.message.address.clone())
+    due.message.address.clone().unwrap_or_else(|| due.session.to_string())
 }
 
 /// Sends one message; the fault for which it is to be sent again, if it is.

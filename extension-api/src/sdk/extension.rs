@@ -79,6 +79,10 @@ pub trait Channel: Extension {
     /// Whether [`send`](Self::send) is given [files](crate::wire::OutboundFile). Where it is not, agents and people are told so.
     const CARRIES_FILES: bool = false;
 
+    /// Whether [`send`](Self::send) may be called with texts to several addresses at the same time: so nobody waits for whoever is slow. Those
+    /// to one address come one after another in any case.
+    const SENDS_AT_ONCE: bool = false;
+
     /// Begins to listen; returns when it does. Listening itself belongs in a [`Service`] or a spawned task.
     fn start(&self) -> impl Future<Output = Result<(), Fault>> + Send {
         ready(Ok(()))

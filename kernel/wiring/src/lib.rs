@@ -201,8 +201,9 @@ pub fn wire(parts: &[Part], context: &Context<'_>) -> Result<Snapshot, WireFault
         .iter()
         .filter(|p| p.can(Capability::Channel))
         .filter_map(|p| {
-            let (instance, takes_files) = (Arc::clone(p.instance.as_ref()?), p.description.carries_files);
-            Some((p.id().clone(), WiredChannel { instance, takes_files }))
+            let (takes_files, sends_at_once) = (p.description.carries_files, p.description.sends_at_once);
+            let instance = Arc::clone(p.instance.as_ref()?);
+            Some((p.id().clone(), WiredChannel { instance, takes_files, sends_at_once }))
         })
         .collect();
     let hooks = Arc::new(HookSet::of(parts.iter().filter(|p| p.can(Capability::Hook)), context.lasting));

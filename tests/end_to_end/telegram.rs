@@ -1,5 +1,6 @@
 //! People who write to a Telegram bot: the real extension in a process of its own, against a stand-in of the Bot API.
 
+mod at_once;
 mod bot_api;
 mod crowd;
 mod files;

@@ -136,7 +136,7 @@ impl<S: ChatService> ChatChannel<S> {
         }
     }
 
-    /// Waits as long as the service wants, where that is not long: the messages of all conversations go out one after another.
+    /// Waits as long as the service wants, where that is not long: messages to few addresses are on their way at the same time.
     async fn wait_for_room(&self, address: &str, begun: Instant) -> Result<(), SendFailure> {
         let waits = match self.pace.room(S::counted(address), address, Instant::now()) {
             MessageRoom::After(waits) => waits,

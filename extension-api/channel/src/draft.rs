@@ -126,7 +126,7 @@ impl<S: ChatService> ChatChannel<S> {
             Ok(Some(message)) => self.kept.change(|kept| kept.showing.insert(session, message)).await.is_ok(),
             Err(SendFailure::TooMany { .. } | SendFailure::NotSent(_)) => true,
             Err(SendFailure::Doubtful(_)) => known.is_some(),
-            Err(SendFailure::Refused { .. }) => false,
+            Err(SendFailure::Refused { .. } | SendFailure::Denied(_)) => false,
         }
     }
 

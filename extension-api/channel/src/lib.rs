@@ -82,6 +82,7 @@ mod kept;
 mod pace;
 mod record;
 mod service;
+mod taking;
 mod text;
 
 pub use self::{
@@ -91,6 +92,7 @@ pub use self::{
     kept::{KeptState, Recent},
     record::ChannelRecord,
     service::{ChatService, NewPost, SendFailure},
+    taking::{TakenIn, Taking},
     text::parts,
 };
 

@@ -95,6 +95,8 @@ pub enum SendFailure {
     TooMany { seconds: u64 },
     /// Nothing was sent, or the service was not there.
     NotSent(Fault),
+    /// The daemon does not send it, now or later: its policy or its operator does not let it.
+    Denied(Fault),
     /// It may have been done or not.
     Doubtful(Fault),
 }
@@ -113,10 +115,9 @@ impl SendFailure {
     /// What it means that a request of [`Host::send`] has no answer.
     pub fn unanswered(fault: Fault) -> Self {
         match fault.code {
-            // No connection came about, the daemon is ending, or the request was refused before it was sent.
-            FaultCode::Unavailable | FaultCode::Busy | FaultCode::Denied | FaultCode::NotConfigured => {
-                Self::NotSent(fault)
-            }
+            // No connection came about, the daemon is ending, or a secret is not there yet.
+            FaultCode::Unavailable | FaultCode::Busy | FaultCode::NotConfigured => Self::NotSent(fault),
+            FaultCode::Denied => Self::Denied(fault),
             _ => Self::Doubtful(fault),
         }
     }
@@ -132,6 +133,9 @@ impl SendFailure {
                 Fault::new(FaultCode::Busy, message)
             }
             Self::NotSent(fault) => Fault::new(FaultCode::Unavailable, fault.to_string()),
+            Self::Denied(fault) => {
+                Fault { message: format!("nothing was sent to {service}: {}", fault.message), ..fault }
+            }
             Self::Doubtful(fault) => Fault::new(FaultCode::OutcomeUnknown, fault.to_string()),
         }
     }

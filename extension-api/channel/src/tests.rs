@@ -240,6 +240,22 @@ fn of_a_long_message_what_went_out_is_not_sent_again() {
     });
 }
 
+#[test]
+fn what_the_daemon_does_not_send_is_given_up_at_once_with_its_reason() {
+    block_on(async {
+        let scene = Scene::of("denied").await;
+        let refusal = Fault::denied("no secret is bound to `board.example`").help("name the host");
+        scene.harness.host().answer_sent(Err(refusal));
+        let fault = scene.sends(OutboundKind::Answer, "d1", "hello").await.expect_err("it is not sent");
+        assert_eq!(fault.code, FaultCode::Denied, "it is not tried again");
+        assert_eq!(
+            fault.to_string(),
+            "nothing was sent to Board: no secret is bound to `board.example` (name the host)"
+        );
+        assert_eq!(scene.asked().len(), 1);
+    });
+}
+
 #[tokio::test]
 async fn an_answer_takes_the_place_of_what_was_shown_of_it_and_its_button_goes() {
     let scene = Scene::of("drafts").await;
@@ -281,7 +297,8 @@ fn what_is_refused_is_told_with_the_words_of_the_service() {
         (FaultCode::Timeout, FaultCode::OutcomeUnknown),
         (FaultCode::Other, FaultCode::OutcomeUnknown),
         (FaultCode::Unavailable, FaultCode::Unavailable),
-        (FaultCode::Denied, FaultCode::Unavailable),
+        (FaultCode::NotConfigured, FaultCode::Unavailable),
+        (FaultCode::Denied, FaultCode::Denied),
     ] {
         assert_eq!(told(SendFailure::unanswered(Fault::new(code, "x"))).code, becomes);
     }

@@ -3,37 +3,45 @@
 //! An update is confirmed by the request after the one that brought it, and only when the daemon has taken it in: whatever ends
 //! before, the service tells of it again, and the daemon knows its id.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use drupe_channel::{ChatChannel, HeardMessage, SendFailure, WriterWish};
 use drupe_extension_api::prelude::*;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use crate::{
     api::{LARGEST_FETCHED, told},
+    intake::Intake,
     service::TelegramBot,
     settings::TelegramSettings,
-    update::{self, Bot, Incoming, SentFile},
+    update::{Bot, Incoming, SentFile},
 };
 
-/// Updates of one request. Each may have some KiB of text and more of what stands beside it, and an answer at most 1 MiB.
-const UPDATES: u64 = 25;
+/// New updates of one request. Each may have some KiB of text and more of what stands beside it, and an answer at most 1 MiB.
+const UPDATES: usize = 25;
+/// The most updates of one request (<https://core.telegram.org/bots/api#getupdates>, read on 2026-11-27).
+const MOST_UPDATES: usize = 100;
 /// The first pause after a failure, and the longest.
-const PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+pub const PAUSE: Duration = Duration::from_secs(1);
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The longest time until it is asked what else there is while something is not taken in, of which each answer tells once more.
+const LONGEST_LOOK: Duration = Duration::from_secs(2);
 
 /// How often the files of a message are asked for before it is taken in without them: with the pauses between, within half a minute.
 const TRIES: u32 = 5;
 
-/// Asks for updates, and hands in what they say.
+/// Messages whose files are fetched at the same time. The daemon sends eight requests of an extension at once, and the others are for what is
+/// heard and said meanwhile.
+pub const WITH_FILES: usize = 2;
+
+/// Asks for updates, and hands in what they say. Clones are the same.
+#[derive(Clone)]
 pub struct Ear {
     pub channel: ChatChannel<TelegramBot>,
-    pub settings: TelegramSettings,
-    /// The update whose files did not come, and how often.
-    pub missing: Mutex<(i64, u32)>,
+    pub settings: Arc<TelegramSettings>,
+    /// Held while files are fetched.
+    pub files: Arc<Semaphore>,
 }
 
 /// The longest text that is shown with a button which was pressed, in letters
@@ -52,26 +60,21 @@ impl Ear {
     async fn listen(&self) -> Result<(), Fault> {
         let bot = self.until_known().await?;
         self.channel.host.info(format!("hears as @{}", bot.username));
-        let (mut pause, mut limit) = (PAUSE, UPDATES);
+        let mut intake = Intake::new(self.clone());
+        let (mut pause, mut look, mut fewer) = (PAUSE, PAUSE, 1);
         loop {
-            match self.updates(limit).await {
+            intake.settle(look).await;
+            match self.updates(intake.unconfirmed(), fewer).await {
                 Ok(updates) => {
-                    limit = UPDATES;
-                    match self.take_all(updates, &bot).await {
-                        Ok(()) => pause = PAUSE,
-                        Err(fault) => {
-                            // Not confirmed: it comes again.
-                            self.channel.host.warn(format!("a message is taken in later: {fault}"));
-                            self.rest(&mut pause).await?;
-                        }
-                    }
+                    (pause, fewer) = (PAUSE, 1);
+                    look = if intake.begin(updates, &bot) { PAUSE } else { (look * 2).min(LONGEST_LOOK) };
                 }
                 Err(SendFailure::TooMany { seconds }) => {
                     self.channel.host.sleep(Duration::from_secs(seconds.clamp(1, 3600))).await?;
                 }
                 Err(failure) => {
                     // An answer that is too long has fewer updates the next time.
-                    limit = (limit / 2).max(1);
+                    fewer = (fewer * 2).min(MOST_UPDATES);
                     self.channel.host.warn(format!("no messages came: {}", told(failure)));
                     self.rest(&mut pause).await?;
                 }
@@ -98,46 +101,24 @@ impl Ear {
         }
     }
 
-    async fn updates(&self, limit: u64) -> Result<Vec<Value>, SendFailure> {
-        let seconds = self.settings.poll_seconds;
+    /// Asks for updates: for new ones behind so many that are known. Where there are such, the service answers at once.
+    async fn updates(&self, known: usize, fewer: usize) -> Result<Vec<Value>, SendFailure> {
+        let seconds = if known == 0 { self.settings.poll_seconds } else { 0 };
+        let limit = ((UPDATES + known).min(MOST_UPDATES) / fewer).max(1);
         let mut params =
             json!({"timeout": seconds, "limit": limit, "allowed_updates": ["message", "callback_query"]});
         if let Some(offset) = self.channel.kept.look(|kept| kept.own.offset(self.now_ms())) {
             params["offset"] = offset.into();
         }
         let within = (seconds + 10) * 1000;
-        let updates = self.channel.service.api.call_for("getUpdates", &params, within).await?;
-        let mut updates = match updates {
-            Value::Array(updates) => updates,
-            _ => Vec::new(),
-        };
-        // In order, whatever came between.
-        updates.sort_by_key(update::number);
-        Ok(updates)
-    }
-
-    /// Takes updates in, the oldest first, until one is not taken.
-    async fn take_all(&self, updates: Vec<Value>, bot: &Bot) -> Result<(), Fault> {
-        for update in updates {
-            let Some(number) = update::number(&update) else { continue };
-            let known = number.to_string();
-            if !self.channel.kept.look(|kept| kept.was_heard(&known))
-                && let Some(incoming) = update::read(&update, bot, self.channel.host.id())
-            {
-                self.take(number, incoming).await?;
-            }
-            let now_ms = self.now_ms();
-            let confirmed = self.channel.kept.change(|kept| {
-                kept.hear(&known);
-                kept.own.confirm(number, now_ms);
-            });
-            confirmed.await?;
+        match self.channel.service.api.call_for("getUpdates", &params, within).await? {
+            Value::Array(updates) => Ok(updates),
+            _ => Ok(Vec::new()),
         }
-        Ok(())
     }
 
-    /// Takes one in. A fault is of the daemon, and passes.
-    async fn take(&self, number: i64, mut incoming: Incoming) -> Result<(), Fault> {
+    /// Takes one in, whose files did not come so often. A fault is of the daemon, and passes.
+    pub async fn take(&self, mut incoming: Incoming, missing: u32) -> Result<(), Fault> {
         incoming.heard.agent = self.settings.agent.clone();
         let said = match self.wants(&incoming).await {
             Err(fault) if fault.code == FaultCode::Unauthenticated => {
@@ -152,7 +133,9 @@ impl Ear {
             }
             // Of the daemon's own disk there may be room again; whoever has the file may never give it.
             Err(fault)
-                if fault.code == FaultCode::Unavailable && self.has_tried_enough(number, &incoming) =>
+                if fault.code == FaultCode::Unavailable
+                    && missing + 1 >= TRIES
+                    && !incoming.files.is_empty() =>
             {
                 let files = std::mem::take(&mut incoming.files);
                 if let WriterWish::Answer { text, .. } = &mut incoming.heard.wish {
@@ -177,22 +160,15 @@ impl Ear {
         Ok(())
     }
 
-    fn has_tried_enough(&self, number: i64, incoming: &Incoming) -> bool {
-        if incoming.files.is_empty() {
-            return false;
-        }
-        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
-        *missing = if missing.0 == number { (number, missing.1 + 1) } else { (number, 1) };
-        missing.1 >= TRIES
-    }
-
     /// Takes a message in with its files as the daemon gets them, and with words for those that it cannot get.
     async fn wants(&self, Incoming { heard, files, .. }: &Incoming) -> Result<Option<String>, Fault> {
         let WriterWish::Answer { text, .. } = &heard.wish else { return self.channel.hear(heard).await };
         let (mut text, mut found) = (text.clone(), Vec::new());
         // Not even where it is asked for that a stranger sent.
+        let mut _place = None;
         if !files.is_empty() {
             self.channel.known(&heard.sender).await?;
+            _place = self.files.acquire().await.ok();
         }
         for SentFile { id, name, size } in files {
             let asked = match size {
@@ -204,6 +180,7 @@ impl Ear {
                 _ => match self.channel.service.api.file(id).await {
                     Ok(fetch) => Ok(fetch),
                     Err(SendFailure::Refused { said, .. }) => Err(format!("Telegram says {said}")),
+                    Err(SendFailure::Denied(fault)) => Err(fault.message),
                     // It only asks, so that it can be asked again.
                     Err(SendFailure::Doubtful(fault)) => {
                         return Err(Fault::new(FaultCode::Unavailable, fault.message));
@@ -220,7 +197,7 @@ impl Ear {
         self.channel.hear(&HeardMessage { wish, ..heard.clone() }).await
     }
 
-    fn now_ms(&self) -> i64 {
+    pub fn now_ms(&self) -> i64 {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
     }

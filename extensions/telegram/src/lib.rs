@@ -5,14 +5,16 @@
 
 mod api;
 mod hear;
+mod intake;
 mod service;
 mod settings;
 mod update;
 
-use std::sync::Mutex;
+use std::sync::Arc;
 
 use drupe_channel::ChatChannel;
 use drupe_extension_api::prelude::*;
+use tokio::sync::Semaphore;
 
 use self::{api::BotApi, hear::Ear, service::TelegramBot, settings::TelegramSettings};
 
@@ -25,12 +27,14 @@ impl Extension for Telegram {
         let settings: TelegramSettings = host.config()?;
         let bot = TelegramBot { api: BotApi::new(host.clone(), &settings.api) };
         let channel = ChatChannel::open(host, bot, "telegram.json")?;
-        Ok(Self { ear: Ear { channel, settings, missing: Mutex::default() } })
+        let files = Arc::new(Semaphore::new(hear::WITH_FILES));
+        Ok(Self { ear: Ear { channel, settings: Arc::new(settings), files } })
     }
 }
 
 impl Channel for Telegram {
     const CARRIES_FILES: bool = true;
+    const SENDS_AT_ONCE: bool = true;
 
     async fn send(&self, message: OutboundMessage) -> Result<Delivery, Fault> {
         self.ear.channel.send(message).await

@@ -21,7 +21,7 @@ pub struct TelegramBot {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BotRecord {
-    /// The number after that of the last update that was heard, and when that was.
+    /// The lowest number of an update that was not heard, and when the last one was.
     offset: Option<(i64, i64)>,
 }
 
@@ -34,9 +34,9 @@ impl BotRecord {
         self.offset.filter(|(_, at)| now_ms - at < OFFSET_HOLDS_MS).map(|(offset, _)| offset)
     }
 
-    /// An update was heard: the next request confirms it.
-    pub fn confirm(&mut self, update: i64, now_ms: i64) {
-        self.offset = Some((update + 1, now_ms));
+    /// All updates below one were heard: the next request confirms them.
+    pub fn confirm_below(&mut self, next: i64, now_ms: i64) {
+        self.offset = Some((next, now_ms));
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
     fn an_offset_that_is_too_old_would_skip_updates_and_is_not_used() {
         let mut kept = BotRecord::default();
         assert_eq!(kept.offset(0), None);
-        kept.confirm(41, 1_000);
+        kept.confirm_below(42, 1_000);
         assert_eq!(kept.offset(2_000), Some(42));
         assert_eq!(kept.offset(1_000 + OFFSET_HOLDS_MS), None);
     }

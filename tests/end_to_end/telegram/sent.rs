@@ -117,6 +117,24 @@ fn what_waits_is_sent_once_as_it_was_by_the_kernel_that_goes_on() {
 }
 
 #[test]
+fn a_file_that_the_daemon_cannot_send_is_given_up_the_first_time() {
+    let scene = scene();
+    scene.write("a.txt", b"as it was");
+    scene.bot.trouble("sendDocument", Trouble::TooMany(600));
+    scene.sends("a.txt");
+    let tried = || (!scene.bot.calls("sendDocument").is_empty()).then_some(());
+    assert!(until("it was tried", tried).is_some(), "{}", scene.daemon.log());
+    scene.settle(BEN);
+    let kept = fs::read_dir(scene.daemon.path().join("data/.outgoing")).expect("it is kept").flatten();
+    kept.for_each(|copy| fs::remove_file(copy.path()).expect("it is removed"));
+    scene.daemon.kill_kernel();
+    scene.daemon.until_ready();
+    scene.until_there(ANN, "nothing was sent to Telegram: the file that was kept to be sent cannot be read");
+    scene.settle(ANN);
+    assert_eq!((scene.told("delivery.failed").len(), scene.bot.calls("sendDocument").len()), (1, 1));
+}
+
+#[test]
 fn answers_do_not_wait_for_a_file_that_is_on_its_way_and_files_keep_their_order() {
     let scene = scene();
     scene.write("a.txt", b"slow");

@@ -13,8 +13,8 @@ pub use crate::{
         Scheduler, Service, Shutdown, Subscription, Tool, ToolProvider, Turn,
     },
     wire::{
-        Admission, BusMessage, ChannelStream, ContextText, Delivery, HookCall, HookPoint, HookVerdict,
-        InboundFile, LookupResult, OutboundFile, OutboundKind, OutboundMessage, OutwardRequest,
+        Admission, BusMessage, ChannelStream, ContextText, Delivery, FileSource, HookCall, HookPoint,
+        HookVerdict, InboundFile, LookupResult, OutboundFile, OutboundKind, OutboundMessage, OutwardRequest,
         OutwardResponse, ProcessOutput, ProcessSpec, RunProcess, Schedule, Sender, StreamPart, Submit,
         Submitted,
     },

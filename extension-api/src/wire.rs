@@ -17,9 +17,9 @@ pub use channel::{
     ChannelStream, Delivery, OutboundFile, OutboundKind, OutboundMessage, SETTLED, StreamPart,
 };
 pub use from_extension::{
-    CallTool, Carried, ClientTool, ControlCall, EmbedTexts, EmbeddedTexts, Emit, FileSent, InboundFile,
-    InvokeAgent, LONGEST_CAPTION, LONGEST_EMBEDDED, Log, MOST_EMBEDDED, MOST_FILES, NotifyUser, Progress,
-    QueueMode, RestartRequest, RunAgent, SendFile, Submit, Submitted,
+    CallTool, Carried, ClientTool, ControlCall, EmbedTexts, EmbeddedTexts, Emit, FileSent, FileSource,
+    InboundFile, InvokeAgent, LONGEST_CAPTION, LONGEST_EMBEDDED, Log, MOST_EMBEDDED, MOST_FILES, NotifyUser,
+    Progress, QueueMode, RestartRequest, RunAgent, SendFile, Submit, Submitted,
 };
 pub use handles::{BusMessage, HandleItems, HandleNext, LARGEST_PUT, Subscribe, put_payload, read_put};
 pub use outward::{FormPart, OutwardRequest, OutwardResponse};
@@ -153,6 +153,9 @@ pub struct Description {
     /// Whether its channel takes files.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub carries_files: bool,
+    /// Whether that wants their bytes in its folder of data.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reads_files: bool,
     /// Whether its channel sends texts to several addresses at the same time.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sends_at_once: bool,

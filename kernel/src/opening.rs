@@ -224,6 +224,7 @@ fn assemble(
     let (quotas, gates) = settings::limits(&base.config);
     let base = Arc::new(base);
     let outgoing = OutgoingFiles::new(base.home.outgoing());
+    outgoing.take_back();
     let outbox = Outbox::new(life.clone(), store.clone(), Arc::clone(&wired), Arc::clone(&bus), outgoing);
     let outbox = Arc::new(outbox.copying(base.config.copies.clone()));
     let clock = &base.clock;

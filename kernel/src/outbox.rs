@@ -4,13 +4,14 @@ mod showing;
 
 use std::{
     collections::BTreeMap,
+    io,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use drupe_agent::one_line;
-use drupe_attachments::OutgoingFiles;
+use drupe_attachments::{LENT, OutgoingFiles};
 use drupe_bus::Bus;
 use drupe_config::CopyRule;
 use drupe_extension_api::{
@@ -404,18 +405,10 @@ async fn send(outbox: &Outbox, through: &WiredChannel, due: Due) -> Result<Optio
     let store = &outbox.store;
     store.sending(due.id).await?;
     let is_file = due.file.is_some();
-    let time = if is_file { SEND_FILE } else { SEND };
     let Outbound { channel, address, text } = due.message;
     let Due { key: delivery, kind, session, file, .. } = due;
     let message = OutboundMessage { delivery, kind, session, address, text, file };
-    let said = match is_file && !through.takes_files {
-        // It is another one by now than when the file was handed over.
-        true => Err(Fault::denied("this channel takes no files any more")),
-        false => {
-            let header = Header { timeout: Some(time), ..Header::default() };
-            through.instance.call::<Delivery>(op::CHANNEL_SEND, &message, header).await
-        }
-    };
+    let said = hand_over(outbox, through, &channel, message).await;
     let code = said.as_ref().err().map(|fault| fault.code);
     let end = end(due.attempts, said);
     match &end {
@@ -429,6 +422,36 @@ async fn send(outbox: &Outbox, through: &WiredChannel, due: Due) -> Result<Optio
         outbox.sweep().await;
     }
     Ok(again)
+}
+
+/// Hands a message to its channel, which has the bytes of a file as long as this lasts, where it wants them.
+async fn hand_over(
+    outbox: &Outbox,
+    through: &WiredChannel,
+    channel: &str,
+    mut message: OutboundMessage,
+) -> Result<Delivery, Fault> {
+    let time = if message.file.is_some() { SEND_FILE } else { SEND };
+    let mut lent = None;
+    if let Some(file) = &mut message.file {
+        if !through.takes_files {
+            // It is another one by now than when the file was handed over.
+            return Err(Fault::denied("this channel takes no files any more"));
+        }
+        if through.reads_files {
+            let (files, key, channel) = (outbox.files.clone(), message.delivery.clone(), channel.to_owned());
+            let lending = tokio::task::spawn_blocking(move || files.lend(&key, &channel));
+            let no = |error| {
+                Fault::new(FaultCode::Unavailable, format!("its channel cannot be given the file: {error}"))
+            };
+            lent = Some(lending.await.map_err(io::Error::other).flatten().map_err(no)?);
+            file.data_file = Some(LENT.to_owned());
+        }
+    }
+    let header = Header { timeout: Some(time), ..Header::default() };
+    let said = through.instance.call::<Delivery>(op::CHANNEL_SEND, &message, header).await;
+    drop(lent);
+    said
 }
 
 /// What becomes of a message, by what its channel says.

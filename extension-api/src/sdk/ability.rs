@@ -28,6 +28,7 @@ type ContextGet<E> = for<'a> fn(&'a E, Turn) -> Answer<'a, Option<ContextText>>;
 
 pub(crate) struct ChannelTable<E> {
     pub(crate) carries_files: bool,
+    pub(crate) reads_files: bool,
     pub(crate) sends_at_once: bool,
     pub(crate) start: for<'a> fn(&'a E) -> Answer<'a, ()>,
     pub(crate) send: for<'a> fn(&'a E, OutboundMessage) -> Answer<'a, Delivery>,
@@ -91,6 +92,7 @@ impl<E: Extension> Abilities<E> {
     {
         self.channel = Some(ChannelTable {
             carries_files: E::CARRIES_FILES,
+            reads_files: E::READS_FILES,
             sends_at_once: E::SENDS_AT_ONCE,
             start: |e| Box::pin(Channel::start(e)),
             send: |e, message| Box::pin(e.send(message)),

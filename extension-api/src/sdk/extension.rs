@@ -78,6 +78,9 @@ pub trait ToolProvider: Extension {
 pub trait Channel: Extension {
     /// Whether [`send`](Self::send) is given [files](crate::wire::OutboundFile). Where it is not, agents and people are told so.
     const CARRIES_FILES: bool = false;
+    /// Whether each of these lies in its folder of data as well [until `send` returns](crate::wire::OutboundFile::data_file): for a channel
+    /// with a network of its own.
+    const READS_FILES: bool = false;
 
     /// Whether [`send`](Self::send) may be called with texts to several addresses at the same time: so nobody waits for whoever is slow. Those
     /// to one address come one after another in any case.

@@ -124,6 +124,7 @@ pub(crate) fn describe<E: Exported>(abilities: &Abilities<E>, active: Option<&Ac
         api_release: env!("CARGO_PKG_VERSION").to_owned(),
         capabilities: abilities.names(),
         carries_files: abilities.channel.as_ref().is_some_and(|channel| channel.carries_files),
+        reads_files: abilities.channel.as_ref().is_some_and(|channel| channel.reads_files),
         sends_at_once: abilities.channel.as_ref().is_some_and(|channel| channel.sends_at_once),
         ..Description::default()
     };

@@ -25,8 +25,8 @@ pub struct OutboundMessage {
     pub file: Option<OutboundFile>,
 }
 
-/// A file that goes out. Its bytes are had by the `delivery` of its message, while that is being sent, in a request of
-/// [`host::HTTP_SEND`] ([`FormPart::File`]).
+/// A file that goes out. Its bytes are had while its message is being sent: by the `delivery` of that, in a request of
+/// [`host::HTTP_SEND`] ([`FormPart::File`]), or in the extension's own folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutboundFile {
     pub name: String,
@@ -35,6 +35,10 @@ pub struct OutboundFile {
     pub sha256: String,
     /// Its type as HTTP writes it, by its content.
     pub media_type: String,
+    /// Where in the extension's folder of data a copy of it lies until `send` returns; only for a channel that
+    /// [reads files](super::Description::reads_files).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_file: Option<String>,
 }
 
 /// What a message is that goes out to a person.

@@ -141,15 +141,27 @@ pub struct Submit {
 /// The most files of one message.
 pub const MOST_FILES: usize = 10;
 
-/// A file that came with a message, and how the kernel gets it: the extension need not have it.
+/// A file that came with a message. One that is too long, and what is not there within a minute for all files of the message, is told in
+/// words in place of the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InboundFile {
     /// What whoever sent it calls it. It need not be fit to be a name of a file.
     pub name: String,
-    /// The request whose answer it is, sent as [`host::HTTP_SEND`] sends others. An answer with a status of 300 to 499, one that is too
-    /// long, and what is not there within a minute for all files of the message, is told in words in place of the file; what may pass, such
-    /// as a status above that, 408, 425 or 429, is a fault of the whole message.
-    pub fetch: OutwardRequest,
+    #[serde(flatten)]
+    pub source: FileSource,
+}
+
+/// How the kernel gets a file that came with a message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileSource {
+    /// It is the answer to this request, sent as [`host::HTTP_SEND`] sends others, so that the extension need not have it. An answer with a
+    /// status of 300 to 499 is told in words; what may pass, such as a status above that, 408, 425 or 429, is a fault of the whole message.
+    Fetch(OutwardRequest),
+    /// The extension has it, as the file of this path in its folder of data. It is copied before [`host::SUBMIT`] returns, and removed by
+    /// the extension behind that. What is no file, and what is behind a link, is told in words; where there is nothing, that is a fault of the
+    /// whole message.
+    DataFile(String),
 }
 
 /// What a client brings along that keeps its conversation itself.
@@ -286,4 +298,26 @@ pub struct ControlCall {
     /// The named token of whoever the extension asks for; what both may do is done. Without it the extension asks for itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bearer: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_named_as_it_always_was_or_by_where_it_lies() {
+        let request = OutwardRequest::new("GET", "https://example.org/a");
+        let fetched = json!({"name": "a.pdf", "fetch": request});
+        let lies = json!({"name": "a.pdf", "data_file": "in/0"});
+        for (written, source) in
+            [(fetched, FileSource::Fetch(request)), (lies, FileSource::DataFile("in/0".to_owned()))]
+        {
+            let file = InboundFile { name: "a.pdf".to_owned(), source };
+            assert_eq!(serde_json::to_value(&file).ok(), Some(written.clone()));
+            assert_eq!(serde_json::from_str(&written.to_string()).ok(), Some(file));
+        }
+        assert!(serde_json::from_value::<InboundFile>(json!({"name": "a.pdf"})).is_err());
+    }
 }

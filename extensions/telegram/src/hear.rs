@@ -189,7 +189,7 @@ impl Ear {
                 },
             };
             match asked {
-                Ok(fetch) => found.push(InboundFile { name: name.clone(), fetch }),
+                Ok(fetch) => found.push(InboundFile { name: name.clone(), source: FileSource::Fetch(fetch) }),
                 Err(why) => not_taken(&mut text, name, &why),
             }
         }

@@ -20,7 +20,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{FileKind, MARK, hash, safe_name};
+use crate::{FileKind, MARK, PART, hash, regular, safe_name};
 
 /// The folder of the workspace in which they are.
 pub const FOLDER: &str = "inbox";
@@ -191,6 +191,27 @@ impl Receiving {
             return Err(Fault::invalid(format!("it has more than {most} MB, the most that is taken")));
         }
         self.file.write_all(part).map_err(fault)
+    }
+
+    /// Takes what a file beneath a folder has, in parts, whatever somebody else does to it meanwhile.
+    ///
+    /// # Errors
+    /// [`FaultCode::Unavailable`] where there is nothing; what is there and is no file is refused for good.
+    pub fn copy(&mut self, folder: &Path, path: &str) -> Result<(), Fault> {
+        let odd = |error: io::Error| {
+            let code = match error.kind() {
+                io::ErrorKind::NotFound => FaultCode::Unavailable,
+                _ => FaultCode::Invalid,
+            };
+            Fault::new(code, format!("its channel does not have it where it says: {error}"))
+        };
+        let (from, _) = regular(folder, path).map_err(odd)?;
+        let mut part = Vec::new();
+        while (&from).take(PART).read_to_end(&mut part).map_err(odd)? > 0 {
+            self.write(&part)?;
+            part.clear();
+        }
+        Ok(())
     }
 
     /// Gives it its name, for good: it is on the disk when this returns.

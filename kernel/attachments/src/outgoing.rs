@@ -5,16 +5,16 @@ use std::{
     collections::HashSet,
     fs::{self, File, OpenOptions},
     io::{self, Read as _, Seek as _},
-    os::unix::fs::OpenOptionsExt as _,
+    os::{fd::OwnedFd, unix::fs::OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
 use drupe_confine::{make_beneath, open_beneath, open_root};
 use drupe_extension_api::{Fault, FaultCode, ImageType, wire::OutboundFile};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, unlinkat};
 use sha2::{Digest, Sha256};
 
-use crate::{FileKind, hash, hex};
+use crate::{FileKind, PART, hash, hex, regular};
 
 /// The largest file that goes out: the most that a bot of Telegram can send (<https://core.telegram.org/bots/api#senddocument>, read on
 /// 2026-11-27).
@@ -22,8 +22,24 @@ pub const LARGEST_SENT: u64 = 50_000_000;
 /// Files that wait to be sent at the same time.
 pub const MOST_WAITING: usize = 20;
 
-/// Bytes that are looked at at once. By the first of them it is known what a file is.
-const PART: u64 = 64 << 10;
+/// What a copy is called in the folder of a channel that reads it. A channel is sent one file after another.
+pub const LENT: &str = ".outgoing";
+
+/// A copy in the folder of a channel. It goes with this.
+#[derive(Debug)]
+pub struct LentFile(OwnedFd);
+
+impl LentFile {
+    fn remove(&self) {
+        let _ = unlinkat(&self.0, LENT, AtFlags::empty());
+    }
+}
+
+impl Drop for LentFile {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
 
 /// The folder of the copies, one for each key of a message.
 #[derive(Debug, Clone)]
@@ -43,7 +59,13 @@ impl OutgoingFiles {
     /// [`FaultCode::NotFound`] where there is no such file, [`FaultCode::Invalid`] for one that is not sent, now or later,
     /// [`FaultCode::Busy`] where too many wait, and [`FaultCode::Unavailable`] for what the disk says.
     pub fn keep(&self, workspace: &Path, path: &str, key: &str) -> Result<OutboundFile, Fault> {
-        let from = regular(workspace, path)?;
+        let opened = regular(workspace, path);
+        let (from, bytes) = opened.map_err(|error| {
+            Fault::not_found(format!("`{path}` of the workspace cannot be opened: {error}"))
+        })?;
+        if bytes == 0 {
+            return Err(not_sent(path, "is empty"));
+        }
         let own = self.place(key);
         let there = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let waiting = there.filter(|entry| entry.path() != own).count();
@@ -58,7 +80,8 @@ impl OutgoingFiles {
             _ => Fault::new(FaultCode::Unavailable, format!("`{path}` cannot be kept to be sent: {error}")),
         })?;
         let name = path.rsplit('/').next().unwrap_or(path).to_owned();
-        Ok(OutboundFile { name, bytes, sha256, media_type: media_type(&head).to_owned() })
+        let media_type = media_type(&head).to_owned();
+        Ok(OutboundFile { name, bytes, sha256, media_type, data_file: None })
     }
 
     /// Copies at most as much as may be sent; gives the size, the hash and the beginning.
@@ -90,6 +113,25 @@ impl OutgoingFiles {
         File::open(self.place(key))
     }
 
+    /// Copies what was kept under a key into the folder of data of its channel, as [`LENT`], for as long as that is there. Whatever the
+    /// channel does to it, what was kept stays as it is.
+    pub fn lend(&self, key: &str, channel: &str) -> io::Result<LentFile> {
+        let lent = LentFile(open_root(&self.folder.with_file_name(channel))?);
+        lent.remove();
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let to = open_beneath(&lent.0, Path::new(LENT), flags, Mode::RUSR | Mode::WUSR)?;
+        io::copy(&mut self.open(key)?, &mut File::from(to))?;
+        Ok(lent)
+    }
+
+    /// Removes what was lent by a process that ended before it could.
+    pub fn take_back(&self) {
+        let data = self.folder.parent().unwrap_or(&self.folder);
+        for entry in fs::read_dir(data).into_iter().flatten().flatten() {
+            drop(open_root(&entry.path()).map(LentFile));
+        }
+    }
+
     /// Removes all but what is kept under these keys. What cannot be removed goes the next time.
     pub fn sweep<'a>(&self, keys: impl Iterator<Item = &'a str>) {
         let kept: HashSet<PathBuf> = keys.map(|key| self.place(key)).collect();
@@ -102,21 +144,6 @@ impl OutgoingFiles {
 
     fn place(&self, key: &str) -> PathBuf {
         self.folder.join(hash(key))
-    }
-}
-
-/// A file of the workspace that may be sent.
-fn regular(workspace: &Path, path: &str) -> Result<File, Fault> {
-    // A pipe must not make this wait for a writer.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-    let opened =
-        open_root(workspace).and_then(|root| open_beneath(&root, Path::new(path), flags, Mode::empty()));
-    let opened = opened.map(File::from).and_then(|file| Ok((file.metadata()?, file)));
-    match opened {
-        Err(error) => Err(Fault::not_found(format!("`{path}` of the workspace cannot be opened: {error}"))),
-        Ok((found, _)) if !found.is_file() => Err(Fault::not_found(format!("`{path}` is no file"))),
-        Ok((found, _)) if found.len() == 0 => Err(not_sent(path, "is empty")),
-        Ok((_, file)) => Ok(file),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Write as _,
     os::unix::fs::{PermissionsExt as _, symlink},
     path::Path,
     time::{Duration, SystemTime},
@@ -198,4 +199,67 @@ fn what_is_old_goes_and_what_belongs_to_a_conversation_goes_with_it() {
     fs::remove_file(workspace.join("inbox/telegram+person.7/link")).expect("it stays");
     inbox.sweep();
     assert!(!workspace.join("inbox/telegram+person.7").exists());
+}
+
+#[test]
+fn what_a_channel_has_is_copied_from_its_folder_and_from_nowhere_else() {
+    let root = tempfile::tempdir().expect("a folder");
+    let (workspace, data) = (root.path().join("workspace"), root.path().join("data"));
+    for folder in [&workspace, &data, &data.join("in"), &data.join("folder")] {
+        fs::create_dir(folder).expect("a folder");
+    }
+    fs::write(data.join("in/0"), b"%PDF-1.7 words").expect("a file");
+    fs::write(root.path().join("secret"), "secret").expect("a file");
+    symlink("in/0", data.join("link")).expect("a link");
+    symlink("../secret", data.join("out")).expect("a link");
+    symlink("in", data.join("to-in")).expect("a link");
+    rustix::fs::mkfifoat(rustix::fs::CWD, data.join("pipe"), rustix::fs::Mode::RWXU).expect("a pipe");
+    let mut receiving = begin(&workspace, "1", "a.pdf").expect("it begins");
+    receiving.copy(&data, "in/0").expect("it is copied");
+    // What becomes of it from now on changes nothing.
+    fs::write(data.join("in/0"), b"later").expect("a file");
+    let kept = receiving.finish().expect("it is kept");
+    assert_eq!((kept.bytes, kept.kind), (14, FileKind::Pdf));
+    assert_eq!(fs::read(workspace.join(&kept.path)).expect("it is there"), b"%PDF-1.7 words");
+    let secret = root.path().join("secret");
+    for path in ["link", "out", "to-in/0", "pipe", "folder", "../secret", secret.to_str().expect("a path")] {
+        let mut receiving = begin(&workspace, "2", "b").expect("it begins");
+        let fault = receiving.copy(&data, path).expect_err("it is no file of the channel");
+        assert_eq!(fault.code, FaultCode::Invalid, "{path}: {fault}");
+    }
+    let mut receiving = begin(&workspace, "2", "b").expect("it begins");
+    assert_eq!(receiving.copy(&data, "in/1").expect_err("nothing").code, FaultCode::Unavailable);
+    drop(receiving);
+    assert_eq!(names(&workspace).len(), 1);
+}
+
+#[test]
+fn what_a_channel_has_is_taken_up_to_the_bound_also_where_it_grows() {
+    let root = tempfile::tempdir().expect("a folder");
+    let (workspace, data) = (root.path().join("workspace"), root.path().join("data"));
+    fs::create_dir(&workspace).expect("a folder");
+    fs::create_dir(&data).expect("a folder");
+    let file = fs::File::create(data.join("0")).expect("a file");
+    file.set_len(LARGEST_RECEIVED).expect("it has that length");
+    let mut receiving = begin(&workspace, "1", "a").expect("it begins");
+    receiving.copy(&data, "0").expect("it is copied");
+    receiving.finish().expect("it is kept");
+    let end = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let grows = scope.spawn(|| {
+            let mut file = fs::File::options().append(true).open(data.join("0")).expect("a file");
+            let begun = std::time::Instant::now();
+            while !end.load(std::sync::atomic::Ordering::Relaxed) && begun.elapsed() < Duration::from_secs(20)
+            {
+                file.write_all(&[b'x'; 4096]).expect("it grows");
+            }
+        });
+        while file.metadata().expect("it is there").len() <= LARGEST_RECEIVED {}
+        let mut receiving = begin(&workspace, "2", "a").expect("it begins");
+        let fault = receiving.copy(&data, "0").expect_err("it is too large");
+        end.store(true, std::sync::atomic::Ordering::Relaxed);
+        grows.join().expect("it ends");
+        assert!(fault.code == FaultCode::Invalid && fault.message.contains("more than 20 MB"), "{fault}");
+    });
+    assert_eq!(names(&workspace).len(), 1);
 }

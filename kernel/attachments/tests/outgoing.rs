@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::symlink,
 };
 
-use drupe_attachments::{LARGEST_SENT, MOST_WAITING, OutgoingFiles};
+use drupe_attachments::{LARGEST_SENT, LENT, MOST_WAITING, OutgoingFiles};
 use drupe_extension_api::{Fault, FaultCode, wire::OutboundFile};
 
 struct Scene {
@@ -88,4 +88,35 @@ fn so_many_wait_and_one_that_waits_is_kept_anew() {
     }
     assert_eq!(scene.keep("a", "more").expect_err("too many wait").code, FaultCode::Busy);
     scene.keep("a", "0").expect("it is there already");
+}
+
+#[test]
+fn a_channel_has_a_copy_as_long_as_it_sends_and_changes_nothing_of_what_is_kept() {
+    let scene = scene();
+    let data = scene.root.path().join("mail");
+    fs::create_dir(&data).expect("a folder");
+    scene.write("a", b"words");
+    scene.keep("a", "k").expect("it is kept");
+    let lent = scene.outgoing.lend("k", "mail").expect("it is lent");
+    assert_eq!(fs::read(data.join(LENT)).expect("it is there"), b"words");
+    fs::write(data.join(LENT), b"other").expect("it is its own");
+    assert_eq!(scene.kept("k").as_deref(), Some(&b"words"[..]));
+    drop(lent);
+    assert!(!data.join(LENT).exists());
+    // What lies in its place is no way to a file elsewhere.
+    fs::write(scene.root.path().join("other"), b"kept").expect("a file");
+    symlink("../other", data.join(LENT)).expect("a link");
+    let lent = scene.outgoing.lend("k", "mail").expect("it is lent");
+    assert_eq!(fs::read(data.join(LENT)).expect("it is there"), b"words");
+    assert_eq!(fs::read(scene.root.path().join("other")).expect("it is there"), b"kept");
+    // One that a process left is taken back, or goes when the next is lent.
+    std::mem::forget(lent);
+    drop(scene.outgoing.lend("k", "mail").expect("it is lent"));
+    assert!(!data.join(LENT).exists());
+    std::mem::forget(scene.outgoing.lend("k", "mail").expect("it is lent"));
+    scene.outgoing.take_back();
+    assert!(!data.join(LENT).exists() && scene.kept("k").is_some());
+    fs::create_dir(data.join(LENT)).expect("a folder");
+    assert!(scene.outgoing.lend("k", "mail").is_err(), "nobody but the channel is hurt by that");
+    assert!(scene.outgoing.lend("nothing", "mail").is_err());
 }

@@ -181,7 +181,7 @@ async fn a_form_has_its_texts_and_the_bytes_of_its_files() {
             let mut file = file.try_clone().expect("the same file");
             file.rewind().expect("its beginning");
             let (name, media_type) = ("a\"b\r\nx-evil: 1.bin".to_owned(), "application/pdf".to_owned());
-            let about = OutboundFile { name, bytes, sha256: String::new(), media_type };
+            let about = OutboundFile { name, bytes, sha256: String::new(), media_type, data_file: None };
             Box::pin(async { Ok(FormFile { file, about }) })
         };
         let parts = vec![

@@ -7,7 +7,7 @@ use drupe_agent::one_line;
 use drupe_attachments::{InboxFile, WorkspaceInbox, safe_name};
 use drupe_extension_api::{
     Fault, FaultCode,
-    wire::{InboundFile, MOST_FILES, Submit},
+    wire::{FileSource, InboundFile, MOST_FILES, Submit},
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -81,7 +81,15 @@ impl Owner {
             Ok(there) => return Ok(there),
             Err(receiving) => receiving,
         };
-        match self.fetch(kernel, &file.fetch, |part| receiving.write(part)).await {
+        let fetch = match &file.source {
+            FileSource::Fetch(fetch) => fetch,
+            FileSource::DataFile(path) => {
+                let (folder, path) = (kernel.base.home.data(&self.manifest.id), path.clone());
+                return blocking(move || receiving.copy(&folder, &path).and_then(|()| receiving.finish()))
+                    .await;
+            }
+        };
+        match self.fetch(kernel, fetch, |part| receiving.write(part)).await {
             Ok(200) => blocking(move || receiving.finish()).await,
             // Whoever has it wants to be asked later.
             Ok(status @ (0..300 | 408 | 425 | 429 | 500..)) => {

@@ -201,9 +201,10 @@ pub fn wire(parts: &[Part], context: &Context<'_>) -> Result<Snapshot, WireFault
         .iter()
         .filter(|p| p.can(Capability::Channel))
         .filter_map(|p| {
-            let (takes_files, sends_at_once) = (p.description.carries_files, p.description.sends_at_once);
-            let instance = Arc::clone(p.instance.as_ref()?);
-            Some((p.id().clone(), WiredChannel { instance, takes_files, sends_at_once }))
+            let (instance, said) = (Arc::clone(p.instance.as_ref()?), &p.description);
+            let (takes_files, reads_files) = (said.carries_files, said.reads_files);
+            let sends_at_once = said.sends_at_once;
+            Some((p.id().clone(), WiredChannel { instance, takes_files, reads_files, sends_at_once }))
         })
         .collect();
     let hooks = Arc::new(HookSet::of(parts.iter().filter(|p| p.can(Capability::Hook)), context.lasting));

@@ -20,6 +20,8 @@ use crate::{
 pub struct WiredChannel {
     pub instance: Arc<Instance>,
     pub takes_files: bool,
+    /// Whether these are to lie in its folder of data.
+    pub reads_files: bool,
     /// Whether it sends to several addresses at the same time.
     pub sends_at_once: bool,
 }

@@ -225,8 +225,13 @@ async fn a_file_has_the_ends_of_a_text_and_whoever_waits_for_it_hears_of_the_wor
     let store = home.open();
     let turn = store.accept(message("s", "1", "hello")).await.unwrap().turn;
     assert_eq!(store.channel_of(&turn).await.unwrap().as_deref(), Some("test"));
-    let file =
-        OutboundFile { name: "a.txt".into(), bytes: 3, sha256: "ab".into(), media_type: "text/plain".into() };
+    let file = OutboundFile {
+        name: "a.txt".into(),
+        bytes: 3,
+        sha256: "ab".into(),
+        media_type: "text/plain".into(),
+        data_file: None,
+    };
     let sent = FileMessage { text: "look".into(), path: "out/a.txt".into(), file: file.clone() };
     store.queue_file("file:1".into(), turn, sent).await.unwrap();
     let on_its_way = FileSent::OnItsWay { channel: "test".into() };

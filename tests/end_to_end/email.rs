@@ -1,27 +1,25 @@
 //! People who write mails: the real extension in a process of its own, a real mailbox (Dovecot), and a server that sends, which is a stand-in with
 //! the faults of servers or a real one (aiosmtpd).
 
+mod aiosmtpd;
 mod crowd;
 mod dovecot;
+mod files;
 mod relay;
 
-use std::{
-    fs,
-    io::{BufRead, BufReader},
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-};
+use std::fs;
 
 use serde_json::{Value, json};
 
 use self::{
+    aiosmtpd::Aiosmtpd,
     dovecot::Dovecot,
     relay::{Relay, SentMail, Trouble},
 };
 use crate::{
     chat::{Gate, effects, obedient},
     harness::{
-        DRUPE, Daemon,
+        Daemon,
         model_server::{ModelServer, Say, latest},
         unique, until,
     },
@@ -398,37 +396,11 @@ fn mails_from_before_stay_and_new_numbers_double_nothing() {
     assert_eq!(log.matches("the mailbox is read again").count(), 1, "{log}");
 }
 
-/// Takes mails and keeps each as a file; says its port.
-const AIOSMTPD: &str = r#"
-import asyncio, sys
-from aiosmtpd.handlers import Mailbox
-from aiosmtpd.smtp import SMTP
-
-async def main():
-    serve = lambda: SMTP(Mailbox(sys.argv[1]), hostname="relay.example")
-    server = await asyncio.get_running_loop().create_server(serve, "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
-
-asyncio.run(main())
-"#;
-
 #[test]
 fn a_server_that_is_not_ours_takes_what_is_sent() {
-    let python = PathBuf::from(DRUPE).ancestors().nth(2).expect("a folder").join("aiosmtpd/bin/python");
-    if !python.exists() {
-        return println!("skipped: there is no `{}`, which `.ci/run` makes", python.display());
-    }
+    let Some(server) = Aiosmtpd::start() else { return };
     let Some(mailbox) = Dovecot::start(PLUM, PASSWORD) else { return };
-    let kept = tempfile::tempdir().expect("a temporary folder");
-    let mails = kept.path().join("mails");
-    let mut command = Command::new(python);
-    command.args(["-c", AIOSMTPD]).arg(&mails).stdout(Stdio::piped());
-    let mut server = Running(command.spawn().expect("it starts"));
-    let mut port = String::new();
-    BufReader::new(server.0.stdout.take().expect("a pipe")).read_line(&mut port).expect("it says its port");
-    let address = format!("127.0.0.1:{}", port.trim());
-    let scene = Scene::sending(mailbox, Some(address), BOTH, "", obedient(&effects()));
+    let scene = Scene::sending(mailbox, Some(server.address.clone()), BOTH, "", obedient(&effects()));
     let text = format!(".\r\n..\r\nGrüße{}", " and more".repeat(300));
     let id = scene.writes(
         ADA,
@@ -436,22 +408,8 @@ fn a_server_that_is_not_ours_takes_what_is_sent() {
         "Content-Type: text/plain; charset=utf-8\r\n",
         &text,
     );
-    let taken = || {
-        let mut files = fs::read_dir(mails.join("new")).ok()?.flatten();
-        fs::read_to_string(files.next()?.path()).ok().filter(|mail| mail.ends_with('\n'))
-    };
-    let mail = until("it is taken", taken).unwrap_or_else(|| panic!("{}", scene.daemon.log()));
-    let mail = SentMail::read(ADA, &mail);
+    let mail =
+        until("it is taken", || server.mails().pop()).unwrap_or_else(|| panic!("{}", scene.daemon.log()));
     assert_eq!((mail.header("in-reply-to"), mail.header("x-rcptto")), (id, ADA.to_owned()));
     assert_eq!(mail.text(), format!("you said {}", text.replace("\r\n", "\n")));
-}
-
-/// A program that ends with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

@@ -15,12 +15,13 @@ use drupe_extension_api::prelude::*;
 
 use crate::{
     digest::hex,
-    inbox::{FetchedMail, OpenMailbox},
+    inbox::{FetchedMail, OpenMailbox, PIECE},
     kept::{AskedQuestion, MailKeeper, ReadMailbox},
     mail::{self, HeardMail, IgnoredMail},
     out::MailOut,
     post::Letter,
     settings::MailAccount,
+    spool::{self, MailSpool},
     thread::{OwnId, ReplyAddress, reply_subject},
 };
 
@@ -33,6 +34,12 @@ const HELD: Duration = Duration::from_secs(60);
 const TRIES: u32 = 5;
 /// How often this process may end while a mail is read.
 const ENDS: u32 = 2;
+/// The folder in that of the extension for what of a mail that is taken in has no room in memory, and for its files until the daemon has them.
+pub const INCOMING: &str = "incoming";
+/// What is asked for of a mail, in bytes: the largest file that is taken in, as it is sent, and words beside it.
+const LARGEST: usize = 28 * 1024 * 1024;
+/// What a mail gets that cannot be had or read.
+const LEFT_OUT: &str = "\\Seen \\Flagged";
 
 /// Reads the mailbox. Clones are the same.
 #[derive(Clone)]
@@ -156,7 +163,7 @@ impl MailEar {
             if asked.uid == uid { Asked { uid, times: asked.times + 1 } } else { Asked { uid, times: 1 } };
         let fetched = match asked.times > TRIES {
             true => FetchedMail::Refused("the connection ends behind it".to_owned()),
-            false => inbox.fetch(uid).await?,
+            false => inbox.fetch(uid, 0).await?,
         };
         let marks = match fetched {
             FetchedMail::Gone => None,
@@ -165,26 +172,109 @@ impl MailEar {
                     "mail {uid} cannot be had and is left out: {}",
                     crate::thread::one_line(&why, 300)
                 ));
-                Some("\\Seen \\Flagged")
+                Some(LEFT_OUT)
             }
             FetchedMail::There { came, .. } if self.is_from_before(uid, came) => None,
-            FetchedMail::There { bytes, is_whole, .. } => match self.read(uid, bytes, is_whole).await {
-                Ok(Ok(mail)) => self.hand_in(&mail).await?.then_some("\\Seen"),
-                Ok(Err(IgnoredMail(why))) => {
-                    let count = self.left.fetch_add(1, Ordering::Relaxed) + 1;
-                    self.host.warn(format!("mail {uid} is not taken: {why} ({count} since the start)"));
-                    None
+            FetchedMail::There { bytes, size, .. } => {
+                let looked_at = self.look_at(inbox, uid, bytes, size).await;
+                let folder = self.incoming();
+                let cleared = self.host.blocking(move || spool::clear(&folder).map_err(unwritten)).await;
+                let looked_at = looked_at.and_then(|marks| cleared.map(|()| marks));
+                if looked_at.as_ref().is_err_and(|fault| fault.code == FaultCode::Busy) {
+                    // It was had, and is taken in as soon as there is room.
+                    asked.times = 0;
                 }
-                Err(fault) => {
-                    self.host.warn(format!("mail {uid} cannot be read and is left out: {fault}"));
-                    Some("\\Seen \\Flagged")
-                }
-            },
+                looked_at?
+            }
         };
         if let Some(marks) = marks {
             inbox.mark(uid, marks).await?;
         }
         self.of_mailbox(|read| read.done = uid).await
+    }
+
+    /// Looks at a mail whose beginning came: reads it, and hands it in where it is somebody's. Gives the marks that it gets.
+    ///
+    /// # Errors
+    /// [`FaultCode::Busy`] where the daemon or the disk does not take it now, and what the server does.
+    async fn look_at(
+        &self,
+        inbox: &mut OpenMailbox,
+        uid: u32,
+        beginning: Vec<u8>,
+        size: usize,
+    ) -> Result<Option<&'static str>, Fault> {
+        let mut read = beginning.len();
+        let mut is_whole = read < PIECE || read >= size;
+        let mut is_all = is_whole;
+        let mut spool = self.spooled(MailSpool::new(self.incoming()), beginning, is_whole).await?;
+        loop {
+            let heard = match self.read(uid, spool, is_whole).await {
+                Ok((heard, back)) => {
+                    spool = back;
+                    heard
+                }
+                Err(fault) if fault.code == FaultCode::Busy => return Err(fault),
+                Err(fault) => {
+                    self.host.warn(format!("mail {uid} cannot be read and is left out: {fault}"));
+                    return Ok(Some(LEFT_OUT));
+                }
+            };
+            let mail = match heard {
+                Ok(mail) => mail,
+                Err(IgnoredMail(why)) => {
+                    let count = self.left.fetch_add(1, Ordering::Relaxed) + 1;
+                    self.host.warn(format!("mail {uid} is not taken: {why} ({count} since the start)"));
+                    return Ok(None);
+                }
+            };
+            if is_all {
+                let files = self.written(&mail, spool).await?;
+                return Ok(self.hand_in(&mail, files).await?.then_some("\\Seen"));
+            }
+            // Of somebody who is not answered no more is asked for.
+            match self.host.admit(&self.sender(&mail)).await.map_err(busy)? {
+                Admission::Known { .. } => {}
+                other => return self.meet(&mail, other).map(|()| None),
+            }
+            while !is_whole && !spool.is_full() && read < LARGEST {
+                let FetchedMail::There { bytes, .. } = inbox.fetch(uid, read).await? else { break };
+                read += bytes.len();
+                is_whole = bytes.len() < PIECE || read >= size;
+                spool = self.spooled(spool, bytes, is_whole).await?;
+            }
+            is_whole &= !spool.is_full();
+            is_all = true;
+        }
+    }
+
+    fn incoming(&self) -> std::path::PathBuf {
+        self.host.data_folder().join(INCOMING)
+    }
+
+    async fn spooled(&self, mut spool: MailSpool, piece: Vec<u8>, is_last: bool) -> Result<MailSpool, Fault> {
+        let take = move || {
+            spool.take(&piece)?;
+            if is_last {
+                spool.end()?;
+            }
+            Ok(spool)
+        };
+        self.host.blocking(move || take().map_err(unwritten)).await
+    }
+
+    /// Writes the files of a mail down where the daemon gets them.
+    async fn written(&self, mail: &HeardMail, mut spool: MailSpool) -> Result<Vec<InboundFile>, Fault> {
+        let files = mail.files.clone();
+        let written = self.host.blocking(move || {
+            let each = files.into_iter().enumerate().map(|(nth, file)| {
+                spool.write(&file, &nth.to_string()).map_err(unwritten)?;
+                let source = FileSource::DataFile(format!("{INCOMING}/{nth}"));
+                Ok(InboundFile { name: file.name, source })
+            });
+            each.collect()
+        });
+        written.await
     }
 
     /// Whether a mail of those that were numbered anew was there before this channel was.
@@ -200,17 +290,23 @@ impl MailEar {
     async fn read(
         &self,
         uid: u32,
-        bytes: Vec<u8>,
+        spool: MailSpool,
         is_whole: bool,
-    ) -> Result<Result<HeardMail, IgnoredMail>, Fault> {
-        let begun = self.of_mailbox(|read| read.begin(uid)).await?;
-        if begun >= ENDS {
+    ) -> Result<(Result<HeardMail, IgnoredMail>, MailSpool), Fault> {
+        let begun = self.of_mailbox(|read| read.begin(uid)).await;
+        if begun.is_err() {
+            // It did not begin, and will not count as a time that it did.
+            let _ = self.of_mailbox(ReadMailbox::end).await;
+        }
+        if begun? >= ENDS {
             return Err(Fault::internal("what read it has ended with it"));
         }
         let account = self.account.clone();
         let read = self
             .host
-            .blocking(move || Ok(mail::read(&bytes, is_whole, &account.address, &account.results)))
+            .blocking(move || {
+                Ok((mail::read(spool.text(), is_whole, &account.address, &account.results), spool))
+            })
             .await;
         self.of_mailbox(ReadMailbox::end).await?;
         read
@@ -218,34 +314,41 @@ impl MailEar {
 
     /// Changes what is known of the mailbox, which is there once it was opened.
     async fn of_mailbox<T>(&self, change: impl FnOnce(&mut ReadMailbox) -> T) -> Result<T, Fault> {
-        let changed = self.keeper.change(|kept| kept.mailbox.as_mut().map(change)).await?;
+        let changed = self.keeper.change(|kept| kept.mailbox.as_mut().map(change)).await;
+        // The file could not be written.
+        let changed = changed.map_err(|fault| Fault { code: FaultCode::Busy, ..fault })?;
         changed.ok_or_else(|| Fault::internal("no mailbox was opened"))
     }
 
     /// Hands a mail in; false where the daemon does not take it, now or later.
-    async fn hand_in(&self, mail: &HeardMail) -> Result<bool, Fault> {
-        let fault = match self.wants(mail).await {
+    async fn hand_in(&self, mail: &HeardMail, files: Vec<InboundFile>) -> Result<bool, Fault> {
+        let fault = match self.wants(mail, files).await {
             Ok(()) => return Ok(true),
             Err(fault) => fault,
         };
         match fault.code {
             FaultCode::Unauthenticated => {
-                // Whoever the operator's server knows to be who they say may be told how they are let in.
-                if let Admission::Waiting { text, .. } = self.host.admit(&self.sender(mail)).await? {
-                    self.say(mail, text)?;
-                }
-                Ok(false)
+                let met = self.host.admit(&self.sender(mail)).await.map_err(busy)?;
+                self.meet(mail, met).map(|()| false)
             }
             FaultCode::Invalid | FaultCode::Denied | FaultCode::NotFound => {
                 self.host.warn(format!("a mail is not taken in: {fault}"));
                 self.say(mail, format!("This is not taken in: {}", fault.message))?;
                 Ok(false)
             }
-            _ => Err(fault),
+            _ => Err(busy(fault)),
         }
     }
 
-    async fn wants(&self, mail: &HeardMail) -> Result<(), Fault> {
+    /// Tells whoever the operator's server knows to be who they say how they are let in.
+    fn meet(&self, mail: &HeardMail, met: Admission) -> Result<(), Fault> {
+        match met {
+            Admission::Waiting { text, .. } => self.say(mail, text),
+            Admission::Known { .. } | Admission::Unknown => Ok(()),
+        }
+    }
+
+    async fn wants(&self, mail: &HeardMail, files: Vec<InboundFile>) -> Result<(), Fault> {
         let sender = self.sender(mail);
         let own = format!("{}:person.{}", self.host.id(), sender.id);
         let answered = self.verdict(mail, &own);
@@ -256,20 +359,22 @@ impl MailEar {
         };
         let address =
             ReplyAddress::new(&mail.from, &mail.subject, mail.thread.references.clone()).written()?;
-        let hand_in = async |external_id: &str, text: &str| {
+        let hand_in = async |external_id: &str, text: &str, files: Vec<InboundFile>| {
             let submit = Submit {
                 address: Some(address.clone()),
                 agent: self.account.agent.clone(),
                 sender: Some(sender.clone()),
+                files,
                 ..Submit::new(session.clone(), external_id, text)
             };
             self.host.submit(submit).await.map(drop)
         };
         if let Some(Verdict { words, rest, .. }) = answered {
-            hand_in(&format!("{}/answer", mail.external_id), &words).await?;
-            return match rest.is_empty() {
+            hand_in(&format!("{}/answer", mail.external_id), &words, Vec::new()).await?;
+            // A picture below a signature is no message.
+            return match rest.is_empty() && mail.files.iter().all(|file| file.is_shown) {
                 true => Ok(()),
-                false => hand_in(&mail.external_id, &rest).await,
+                false => hand_in(&mail.external_id, &rest, files).await,
             };
         }
         if mail.text.trim().eq_ignore_ascii_case("stop") {
@@ -280,7 +385,7 @@ impl MailEar {
             };
             return self.say(mail, text);
         }
-        hand_in(&mail.external_id, &mail.text).await
+        hand_in(&mail.external_id, &mail.text, files).await
     }
 
     /// The answer to a question with which a mail begins. A question is answered by a mail that answers the one with the question, so its id need
@@ -321,6 +426,7 @@ impl MailEar {
             text,
             references: mail.thread.references.clone(),
             is_answer: true,
+            file: None,
         };
         let (host, postman) = (self.host.clone(), self.out.postman.clone());
         self.host.spawn(async move {
@@ -329,4 +435,13 @@ impl MailEar {
             }
         })
     }
+}
+
+/// What the daemon does not take now, as what the disk does not, says nothing of the mail.
+fn busy(fault: Fault) -> Fault {
+    if fault.retriable { Fault { code: FaultCode::Busy, ..fault } } else { fault }
+}
+
+fn unwritten(error: std::io::Error) -> Fault {
+    Fault::new(FaultCode::Busy, format!("a mail cannot be kept until it is read: {error}"))
 }

@@ -20,8 +20,8 @@ use crate::{
     thread::one_line,
 };
 
-/// What is read of a mail, in bytes. What is behind that are files, which are not taken.
-pub const READ: u32 = 4 * 1024 * 1024;
+/// What is asked for of a mail at once, in bytes.
+pub const PIECE: usize = 1024 * 1024;
 
 /// A mailbox that is open.
 pub struct OpenMailbox {
@@ -39,8 +39,10 @@ pub struct OpenMailbox {
 /// What became of a mail that was asked for.
 pub enum FetchedMail {
     There {
+        /// At most as many as are asked for at once, and fewer where the mail ends.
         bytes: Vec<u8>,
-        is_whole: bool,
+        /// How many the whole has.
+        size: usize,
         /// When it came into the mailbox, in seconds since 1970.
         came: Option<i64>,
     },
@@ -110,17 +112,17 @@ impl OpenMailbox {
         Ok(found)
     }
 
-    /// Gets a mail. Nothing is marked by that.
-    pub async fn fetch(&mut self, uid: u32) -> Result<FetchedMail, Fault> {
+    /// Gets a piece of a mail, from a byte of it on. Nothing is marked by that.
+    pub async fn fetch(&mut self, uid: u32, from: usize) -> Result<FetchedMail, Fault> {
         let mut found = FetchedMail::Gone;
-        let command = format!("UID FETCH {uid} (UID RFC822.SIZE INTERNALDATE BODY.PEEK[]<0.{READ}>)");
+        let command = format!("UID FETCH {uid} (UID RFC822.SIZE INTERNALDATE BODY.PEEK[]<{from}.{PIECE}>)");
         let fetched = self.run(3 * self.answer, &command, |response| {
             let Response::Fetch(_, attributes) = response else { return };
-            let (mut is_it, mut is_whole, mut came, mut content) = (false, true, None, None);
+            let (mut is_it, mut size, mut came, mut content) = (false, 0, None, None);
             for attribute in attributes {
                 match attribute {
                     AttributeValue::Uid(number) => is_it = *number == uid,
-                    AttributeValue::Rfc822Size(size) => is_whole = *size <= READ,
+                    AttributeValue::Rfc822Size(bytes) => size = *bytes as usize,
                     AttributeValue::InternalDate(date) => came = seconds(date),
                     AttributeValue::BodySection { section: None, data: Some(data), .. } => {
                         content = Some(data)
@@ -129,7 +131,7 @@ impl OpenMailbox {
                 }
             }
             if let Some(bytes) = content.filter(|_| is_it) {
-                found = FetchedMail::There { bytes: bytes.to_vec(), is_whole, came };
+                found = FetchedMail::There { bytes: bytes.to_vec(), size, came };
             }
         });
         Ok(match fetched.await? {

@@ -7,6 +7,7 @@ mod address;
 mod body;
 mod digest;
 mod ear;
+mod files;
 mod headers;
 mod inbox;
 mod kept;
@@ -16,6 +17,7 @@ mod out;
 mod post;
 mod results;
 mod settings;
+mod spool;
 mod thread;
 
 use std::sync::Arc;
@@ -36,12 +38,19 @@ impl Extension for Email {
         let keeper = MailKeeper::open(host.clone(), kept::FILE)?;
         let for_trust = account.clone();
         let trusted = host.blocking(move || Trusted::new(&for_trust)).await?;
-        let out = MailOut { keeper: keeper.clone(), postman: Postman { account: account.clone(), trusted } };
+        // What is there a process left that ended with it.
+        let left = host.data_folder().join(ear::INCOMING);
+        host.blocking(move || Ok(spool::clear(&left)?)).await?;
+        let postman = Postman { account: account.clone(), trusted };
+        let out = MailOut { host: host.clone(), keeper: keeper.clone(), postman };
         Ok(Self { ear: MailEar { host, account, keeper, out, left: Arc::default() } })
     }
 }
 
 impl Channel for Email {
+    const CARRIES_FILES: bool = true;
+    const READS_FILES: bool = true;
+
     async fn send(&self, message: OutboundMessage) -> Result<Delivery, Fault> {
         self.ear.out.send(message).await
     }

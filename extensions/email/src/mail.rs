@@ -2,19 +2,18 @@
 //!
 //! Programs write mails, too, and answer them. None of those is answered (RFC 3834, read on 2026-11-27), so that two of them cannot go on for ever.
 
-use mail_parser::{Addr, Message, MessageParser, MimeHeaders, PartType, decoders::html::html_to_text};
+use mail_parser::{Addr, Message, MessageParser, PartType, decoders::html::html_to_text};
 
 use crate::{
     address::{MailAddress, sole_author},
     body,
     digest::hex,
+    files::{MailFile, files},
     headers::MailHead,
     results::OwnResults,
     thread::{MailThread, one_line, thread},
 };
 
-/// The most files that are named.
-const MOST_FILES: usize = 20;
 const LONGEST_NAME: usize = 100;
 
 /// A mail of somebody of whom the operator's server says that they are who they say.
@@ -28,6 +27,7 @@ pub struct HeardMail {
     pub external_id: String,
     pub thread: MailThread,
     pub text: String,
+    pub files: Vec<MailFile>,
 }
 
 /// Why a mail is nobody's.
@@ -85,16 +85,18 @@ pub fn read(
     if text.is_empty() {
         text.clone_from(&subject);
     }
-    for note in notes(parsed, is_whole) {
+    let (files, notes) = files(parsed, is_whole);
+    let cut = (!is_whole).then(|| "[The mail is too large to be read whole]".to_owned());
+    for note in notes.into_iter().chain(cut) {
         text.push_str(if text.is_empty() { "" } else { "\n\n" });
         text.push_str(&note);
     }
-    if text.trim().is_empty() {
+    if text.trim().is_empty() && files.is_empty() {
         return no("there is nothing in it");
     }
     let name = parsed.from().and_then(|from| from.first()).and_then(|from| from.name.as_deref());
     let name = name.map(|name| one_line(name, LONGEST_NAME));
-    Ok(HeardMail { from, name, subject, external_id, thread, text })
+    Ok(HeardMail { from, name, subject, external_id, thread, text, files })
 }
 
 /// Whether whoever wrote a mail wrote it to an address. What somebody signed and sent to others can be sent on by these, and is still from them;
@@ -160,25 +162,6 @@ fn words(mail: &Message<'_>) -> String {
     }
 }
 
-/// What is said of what is not taken from a mail.
-fn notes(mail: &Message<'_>, is_whole: bool) -> Vec<String> {
-    let name = |part: &mail_parser::MessagePart<'_>| {
-        format!("{:?}", one_line(part.attachment_name().unwrap_or("without a name"), LONGEST_NAME))
-    };
-    let mut names: Vec<_> = mail.attachments().take(MOST_FILES).map(name).collect();
-    if mail.attachment_count() > MOST_FILES {
-        names.push(format!("{} more", mail.attachment_count() - MOST_FILES));
-    }
-    let files = (!names.is_empty()).then(|| {
-        format!(
-            "[Files came with this mail and were not taken: {}. Mails bring no files here]",
-            names.join(", ")
-        )
-    });
-    let cut = (!is_whole).then(|| "[The mail is too large to be read whole]".to_owned());
-    files.into_iter().chain(cut).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -217,12 +200,8 @@ mod tests {
         let page = "Content-Type: text/html; charset=utf-8\r\n\r\n<p>Good <b>day</b></p><script>x()</script>";
         assert_eq!(heard(plain(page)).expect("taken").text.trim(), "Good day");
         let file = "Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: text/plain\r\n\r\nsee\r\n--b\r\nContent-Type: application/pdf; name=\"a\\\"b.pdf\"\r\nContent-Disposition: attachment\r\n\r\nx\r\n--b--";
-        let text = heard(plain(file)).expect("taken").text;
-        assert!(
-            text.starts_with("see\n\n[Files came with this mail and were not taken: \"a")
-                && text.contains("b.pdf\""),
-            "{text}"
-        );
+        let mail = heard(plain(file)).expect("taken");
+        assert_eq!((mail.text.as_str(), mail.files[0].name.as_str()), ("see", "a\"b.pdf"));
         let own = MailAddress::read("plum@example.net").expect("an address");
         let results = OwnResults { authserv_id: "mx.example.net".into(), received_above: 0 };
         let cut = read(plain("\r\nthe beginning").as_bytes(), false, &own, &results).expect("taken");

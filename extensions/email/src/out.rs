@@ -4,23 +4,31 @@ use drupe_extension_api::prelude::*;
 
 use crate::{
     kept::{AskedQuestion, MailKeeper},
-    post::{Letter, Postman},
+    post::{Letter, LetterFile, Postman},
     thread::{OwnId, ReplyAddress, conversation_of, delivery_name, one_line, reply_subject},
 };
+
+/// The largest file that goes out, in bytes: written as text it has 25 MB, which is the most that many servers take with a mail.
+const LARGEST: u64 = 18_000_000;
 
 /// Sends what the daemon hands over. Clones are the same.
 #[derive(Clone)]
 pub struct MailOut {
+    pub host: Host,
     pub keeper: MailKeeper,
     pub postman: Postman,
 }
 
 impl MailOut {
     pub async fn send(&self, message: OutboundMessage) -> Result<Delivery, Fault> {
-        let OutboundMessage { delivery, kind, session, address, text, file: _ } = message;
+        let OutboundMessage { delivery, kind, session, address, text, file } = message;
         let Some((to, reply)) = address.as_deref().and_then(ReplyAddress::read) else {
             return Err(Fault::denied("the message says no address that it goes to")
                 .help("`address` of an entry of `copies` names one, such as `ada@example.org`"));
+        };
+        let file = match file {
+            Some(file) => Some(self.read(file).await?),
+            None => None,
         };
         let subject = match reply.references.is_empty() && reply.subject.is_empty() {
             true => title(&session),
@@ -42,10 +50,30 @@ impl MailOut {
             text,
             id: id.clone(),
             references: reply.references,
-            is_answer: kind == OutboundKind::Answer,
+            is_answer: kind != OutboundKind::Notice,
+            file,
         };
         self.postman.post(&letter).await.map_err(crate::post::PostFailure::into_fault)?;
         Ok(Delivery { remote_id: Some(id) })
+    }
+
+    /// Reads a file that the daemon gave for this mail.
+    async fn read(&self, file: OutboundFile) -> Result<LetterFile, Fault> {
+        let OutboundFile { name, bytes, media_type, data_file, .. } = file;
+        if bytes > LARGEST {
+            let (has, most) = (bytes.div_ceil(1_000_000), LARGEST / 1_000_000);
+            return Err(Fault::denied(format!("it has {has} MB, and a mail takes {most} MB at most")));
+        }
+        let Some(path) = data_file.map(|path| self.host.data_folder().join(path)) else {
+            return Err(Fault::denied("this daemon does not give the bytes of files"));
+        };
+        // Nothing went out so far.
+        let gone = |error: std::io::Error| {
+            Fault::new(FaultCode::Unavailable, format!("the file cannot be read: {error}"))
+        };
+        let read = self.host.blocking(move || std::fs::read(path).map_err(gone)).await;
+        let bytes = read.map_err(|fault| Fault::new(FaultCode::Unavailable, fault.to_string()))?;
+        Ok(LetterFile { name, media_type, bytes })
     }
 }
 

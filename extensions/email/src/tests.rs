@@ -1,5 +1,6 @@
 //! The whole extension against servers on loopback that speak the protocols and have the faults of servers, and a kernel that takes everything.
 
+mod files;
 mod servers;
 
 use std::time::Duration;

@@ -23,6 +23,20 @@ pub fn obedient(effects: &str) -> impl Fn(&Value) -> Say + Send + Sync + 'static
     }
 }
 
+/// Calls the tool that a message names, or reads the file that came with it, and says what came of it.
+pub fn sending(request: &Value) -> Say {
+    let (role, text) = latest(request);
+    let called = text.split_once(' ').filter(|(tool, _)| role == "user" && tool.starts_with("files_"));
+    let call = called.and_then(|(tool, params)| Some((tool.to_owned(), serde_json::from_str(params).ok()?)));
+    let came = text.split('`').find(|part| role == "user" && part.starts_with("inbox/"));
+    match (call, came) {
+        (Some(call), _) => Say::Call(vec![call]),
+        (None, Some(path)) => Say::Call(vec![("files_read".to_owned(), json!({"path": path}))]),
+        (None, None) if role == "tool" => Say::Text(format!("done: {text}")),
+        (None, None) => Say::Text(format!("you said {text}")),
+    }
+}
+
 /// What a day may cost where ten thousand messages are answered.
 pub const WIDE_LIMITS: &str = "limits:
   day: {max_tokens: 1000000000, max_invocations: 100000}

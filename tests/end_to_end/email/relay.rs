@@ -64,6 +64,16 @@ impl SentMail {
         };
         text.trim().to_owned()
     }
+
+    /// What is attached to it: its name as it is written there, and its bytes.
+    pub fn file(&self) -> Option<(String, Vec<u8>)> {
+        let (_, part) = self.raw.split_once("Content-Disposition: attachment;")?;
+        let (head, rest) = part.split_once("\r\n\r\n")?;
+        let name =
+            head.split("\r\nContent-").next().unwrap_or_default().replace("\r\n", "").trim().to_owned();
+        let lines = rest.split("\r\n--").next().unwrap_or_default().replace("\r\n", "");
+        Some((name, STANDARD.decode(lines).expect("base64")))
+    }
 }
 
 /// Quoted-printable of plain letters.
@@ -93,6 +103,8 @@ pub struct Relay {
     pub address: String,
     mails: Arc<Mutex<Vec<SentMail>>>,
     troubles: Arc<Mutex<VecDeque<Trouble>>>,
+    /// The same of mails with a file, which go out beside others.
+    of_files: Arc<Mutex<VecDeque<Trouble>>>,
     /// Of how many mails one has a trouble of each kind; none with 0.
     faults: Arc<AtomicU64>,
     begun: Arc<AtomicU64>,
@@ -106,6 +118,7 @@ impl Relay {
             address,
             mails: Arc::default(),
             troubles: Arc::default(),
+            of_files: Arc::default(),
             faults: Arc::default(),
             begun: Arc::default(),
         };
@@ -122,6 +135,11 @@ impl Relay {
     /// What goes wrong with the next mails, one each.
     pub fn trouble(&self, troubles: &[Trouble]) {
         self.troubles.lock().expect("nobody panics").extend(troubles);
+    }
+
+    /// What goes wrong behind the next mails that have a file, one each.
+    pub fn trouble_files(&self, troubles: &[Trouble]) {
+        self.of_files.lock().expect("nobody panics").extend(troubles);
     }
 
     /// From now on, of so many mails one is not taken at first, and one is taken and the connection cut.
@@ -171,6 +189,9 @@ impl Relay {
                     for line in lines.by_ref().take_while(|line| line != ".") {
                         raw.push_str(line.strip_prefix('.').unwrap_or(&line));
                         raw.push_str("\r\n");
+                    }
+                    if raw.contains("Content-Disposition: attachment;") {
+                        trouble = self.of_files.lock().expect("nobody panics").pop_front();
                     }
                     if trouble != Some(Trouble::LaterBehind) {
                         self.mails.lock().expect("nobody panics").push(SentMail { to: to.clone(), raw });

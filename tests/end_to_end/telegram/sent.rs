@@ -6,26 +6,10 @@ use serde_json::{Value, json};
 
 use super::{ANN, BEN, Scene};
 use crate::{
-    harness::{
-        model_server::{Say, latest},
-        until,
-    },
+    chat::sending,
+    harness::until,
     telegram::bot_api::{Document, Trouble},
 };
-
-/// Calls the tool that a message names, or reads the file that came with it, and says what came of it.
-fn sending(request: &Value) -> Say {
-    let (role, text) = latest(request);
-    let called = text.split_once(' ').filter(|(tool, _)| role == "user" && tool.starts_with("files_"));
-    let call = called.and_then(|(tool, params)| Some((tool.to_owned(), serde_json::from_str(params).ok()?)));
-    let came = text.split('`').find(|part| role == "user" && part.starts_with("inbox/"));
-    match (call, came) {
-        (Some(call), _) => Say::Call(vec![call]),
-        (None, Some(path)) => Say::Call(vec![("files_read".to_owned(), json!({"path": path}))]),
-        (None, None) if role == "tool" => Say::Text(format!("done: {text}")),
-        (None, None) => Say::Text(format!("you said {text}")),
-    }
-}
 
 fn scene() -> Scene {
     Scene::new("    allowed: [7, 8]\n", sending)

@@ -218,8 +218,13 @@ impl Mailbox {
                         b"GARBAGE" => lines.say("* 1 FETCH ((((\r\n* nonsense").await?,
                         mail => {
                             let size = mail.len();
-                            lines.say(&format!("* 1 FETCH (UID {uid} RFC822.SIZE {size} INTERNALDATE \"27-Nov-2026 10:00:00 +0000\" BODY[]<0> {{{size}}}")).await?;
-                            lines.write(mail).await?;
+                            let (from, most) =
+                                command.split_once("[]<")?.1.split_once('>')?.0.split_once('.')?;
+                            let (from, most): (usize, usize) = (from.parse().ok()?, most.parse().ok()?);
+                            let piece = mail.get(from..size.min(from + most)).unwrap_or_default();
+                            let count = piece.len();
+                            lines.say(&format!("* 1 FETCH (UID {uid} RFC822.SIZE {size} INTERNALDATE \"27-Nov-2026 10:00:00 +0000\" BODY[]<{from}> {{{count}}}")).await?;
+                            lines.write(piece).await?;
                             lines.say(&format!(")\r\n{tag} OK done")).await?;
                         }
                     }

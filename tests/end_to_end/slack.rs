@@ -1,7 +1,9 @@
 //! People who write in Slack: the real extension in a process of its own, against a stand-in of the Web API and of Socket Mode.
 
 mod crowd;
+mod files;
 mod sending;
+mod sent;
 mod workspace;
 
 use std::fs;
@@ -34,8 +36,8 @@ impl Scene {
     fn new(more: &str, model: impl Fn(&Value) -> Say + Send + Sync + 'static) -> Self {
         let (slack, server) = (Workspace::start(), ModelServer::start(model));
         let config = format!(
-            "extensions:\n  slack:\n    enabled: true\n    api: \"{}\"\n    quiet_seconds: 4\n{more}",
-            slack.address
+            "extensions:\n  slack:\n    enabled: true\n    api: \"{}\"\n    files: \"{}\"\n    quiet_seconds: 4\n{more}",
+            slack.address, slack.files_at
         );
         let approvals = "approvals: {preauthorized: all, people: [slack/U0BEN]}\n";
         let mut daemon = Daemon::home(&(server.config() + WIDE_LIMITS + approvals + &config));
@@ -430,10 +432,6 @@ fn words_begin_anew_and_say_who_somebody_is() {
     let last = scene.server.requests().last().expect("the model was asked").to_string();
     assert!(!last.contains("a secret word"), "{last}");
     assert_eq!(scene.slack.texts(&chat).iter().filter(|text| text.contains("a new conversation")).count(), 1);
-    let mut file = scene.slack.direct(ANN, "");
-    (file["subtype"], file["files"]) = (json!("file_share"), json!([{"id": "F1"}]));
-    scene.slack.push([file]);
-    scene.until_there(&chat, "Only text is read here.");
 }
 
 #[test]

@@ -5,11 +5,13 @@
 //! this code never has one.
 
 use drupe_channel::SendFailure;
-use drupe_extension_api::prelude::*;
+use drupe_extension_api::{prelude::*, wire::FormPart};
 use serde_json::Value;
 
 /// Time for the answer of a call, in milliseconds.
 const CALL_MS: u64 = 10_000;
+/// The same for a file on its way out.
+const UPLOAD_MS: u64 = 100_000;
 
 /// The Web API of one app. Clones are the same.
 #[derive(Clone)]
@@ -22,6 +24,9 @@ pub struct WebApi {
 const DOUBTFUL: [&str; 4] = ["fatal_error", "internal_error", "request_timeout", "service_unavailable"];
 /// Ways to say that it was too much.
 const TOO_MANY: [&str; 2] = ["ratelimited", "rate_limited"];
+
+const TYPE: &str = "content-type";
+const JSON: &str = "application/json; charset=utf-8";
 
 #[derive(Deserialize)]
 struct Answer {
@@ -38,30 +43,53 @@ impl WebApi {
 
     /// The address of a socket, for which the app itself asks.
     pub async fn open_connection(&self) -> Result<Value, SendFailure> {
-        self.sent(self.request("apps.connections.open", "SLACK_APP_TOKEN").body("{}")).await
+        self.sent(self.request("apps.connections.open", "SLACK_APP_TOKEN").header(TYPE, JSON).body("{}"))
+            .await
     }
 
     /// Calls a method that does something, as the bot.
     pub async fn call(&self, method: &str, params: &Value) -> Result<Value, SendFailure> {
-        self.sent(self.request(method, "SLACK_BOT_TOKEN").body(params.to_string())).await
+        self.sent(self.request(method, "SLACK_BOT_TOKEN").header(TYPE, JSON).body(params.to_string())).await
+    }
+
+    /// Calls a method that takes a form.
+    pub async fn ask(&self, method: &str, params: &[(&str, &str)]) -> Result<Value, SendFailure> {
+        let request = self.request(method, "SLACK_BOT_TOKEN");
+        self.sent(request.header(TYPE, "application/x-www-form-urlencoded").body(pairs(params))).await
     }
 
     /// Calls a method that only reads: those take no JSON.
     pub async fn read(&self, method: &str, params: &[(&str, &str)]) -> Result<Value, SendFailure> {
         let mut request = self.request(method, "SLACK_BOT_TOKEN");
         request.method = "GET".to_owned();
-        request.headers.retain(|(name, _)| name != "content-type");
-        for (at, (name, value)) in params.iter().enumerate() {
-            let gap = if at == 0 { '?' } else { '&' };
-            request.url.push_str(&format!("{gap}{name}={}", escaped(value)));
-        }
+        request.url.push_str(&format!("?{}", pairs(params)));
         self.sent(request).await
+    }
+
+    /// Sends the file of a delivery to the address that was given for it, which needs no token. Nobody can see it by that, so that whatever
+    /// comes of it may be done again.
+    pub async fn upload(&self, address: &str, delivery: &str) -> Result<(), SendFailure> {
+        let part = FormPart::File { name: "filename".to_owned(), delivery: delivery.to_owned() };
+        let mut request = OutwardRequest::new("POST", address).form(vec![part]);
+        request.timeout_ms = UPLOAD_MS;
+        match self.host.send(&request).await.map(|response| response.status) {
+            Ok(200) => Ok(()),
+            Ok(status @ (400..=407 | 409..=424 | 426..=428 | 430..=499)) => {
+                Err(SendFailure::refused(status, "it does not take the file"))
+            }
+            Ok(status) => {
+                let message = format!("the file was answered with status {status}");
+                Err(SendFailure::NotSent(Fault::new(FaultCode::Unavailable, message)))
+            }
+            // The address leads elsewhere, or what was kept to be sent is gone.
+            Err(fault) if fault.code == FaultCode::Denied => Err(SendFailure::refused("", fault.message)),
+            Err(fault) => Err(SendFailure::NotSent(fault)),
+        }
     }
 
     fn request(&self, method: &str, token: &str) -> OutwardRequest {
         let mut request = OutwardRequest::new("POST", format!("{}/{method}", self.base))
-            .header("authorization", format!("Bearer ${{{token}}}"))
-            .header("content-type", "application/json; charset=utf-8");
+            .header("authorization", format!("Bearer ${{{token}}}"));
         request.timeout_ms = CALL_MS;
         request
     }
@@ -72,6 +100,12 @@ impl WebApi {
             Err(fault) => Err(SendFailure::unanswered(fault)),
         }
     }
+}
+
+/// Names with values, as a query and a form have them.
+fn pairs(params: &[(&str, &str)]) -> String {
+    let pair = |(name, value): &(&str, &str)| format!("{name}={}", escaped(value));
+    params.iter().map(pair).collect::<Vec<_>>().join("&")
 }
 
 /// A value of a query.

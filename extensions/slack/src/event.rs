@@ -2,13 +2,14 @@
 //!
 //! Forms as in <https://docs.slack.dev/apis/events-api/using-socket-mode>, and the pages of the events `app_mention`, `message.im` and
 //! `message.channels` and of the payload `block_actions`, read on 2026-11-27 in copies of their texts and in the service's own SDKs. That a message
-//! which names the bot is told as both, in any order, is said in <https://github.com/slackapi/bolt-python/issues/941>.
+//! which names the bot is told as both, in any order, is said in <https://github.com/slackapi/bolt-python/issues/941>, and that one with a file may be
+//! told as a message alone in <https://github.com/slackapi/bolt-python/issues/925>.
 
 use drupe_channel::{HeardMessage, WriterWish};
 use drupe_extension_api::prelude::*;
 use serde_json::Value;
 
-use crate::text;
+use crate::{files::SlackFile, text};
 
 /// The app in its workspace, as `auth.test` tells it.
 #[derive(Debug, Clone, Deserialize)]
@@ -45,6 +46,8 @@ pub struct ChannelPlace {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SlackHeard {
     pub heard: HeardMessage,
+    /// What came with a message.
+    pub files: Vec<SlackFile>,
     /// Whether it was said in a thread of a channel without the bot's name: it is for the bot where it takes part in that thread.
     pub is_aside: bool,
 }
@@ -79,7 +82,7 @@ struct Event {
     ts: String,
     thread_ts: Option<String>,
     #[serde(default)]
-    files: Vec<Value>,
+    files: Vec<SlackFile>,
     #[serde(default)]
     hidden: bool,
 }
@@ -151,7 +154,14 @@ fn event(payload: &Value, app: &App, extension: &ExtensionId) -> Option<SlackHea
     let (is_private, is_aside) = match (event.kind.as_str(), event.channel_type.as_str()) {
         ("message", "im") => (true, false),
         ("app_mention", _) => (false, false),
-        // What names the bot is told as a mention besides, and what begins with another name is said to them.
+        // What names the bot is told as a mention besides. With a file it is in some workspaces told as this alone, and that one message is
+        // told twice does no harm.
+        ("message", "channel" | "group")
+            if !event.files.is_empty() && text::names(&event.text, &app.user) =>
+        {
+            (false, false)
+        }
+        // What begins with another name is said to them.
         ("message", "channel" | "group")
             if event.thread_ts.is_some()
                 && !text::names(&event.text, &app.user)
@@ -171,12 +181,7 @@ fn event(payload: &Value, app: &App, extension: &ExtensionId) -> Option<SlackHea
     let answer = |text| WriterWish::Answer { text, files: Vec::new() };
     let wish = match (said.trim().is_empty(), event.files.is_empty()) {
         (true, true) => return None,
-        // In a thread people show pictures to each other.
-        (true, false) if is_aside => return None,
-        (true, false) => WriterWish::Reply("Only text is read here.".to_owned()),
-        (false, false) => {
-            answer(format!("{said}\n(Something came with this that is no text; it was not read.)"))
-        }
+        (_, false) => answer(said),
         (false, true) => {
             word(&said, event.thread_ts.is_some() || !is_private).unwrap_or_else(|| answer(said))
         }
@@ -186,7 +191,7 @@ fn event(payload: &Value, app: &App, extension: &ExtensionId) -> Option<SlackHea
     let place = ChannelPlace { thread: event.thread_ts.or(begins), channel: event.channel };
     let sender = Sender { id: known_as(&user, event.user_team.as_deref(), app), name: None };
     let heard = place.heard(extension, is_private, sender, external_id, wish);
-    Some(SlackHeard { heard, is_aside })
+    Some(SlackHeard { heard, files: event.files, is_aside })
 }
 
 fn pressed(payload: &Value, app: &App, extension: &ExtensionId) -> Option<SlackHeard> {
@@ -204,7 +209,7 @@ fn pressed(payload: &Value, app: &App, extension: &ExtensionId) -> Option<SlackH
     let is_private = channel.starts_with('D');
     let place = ChannelPlace { channel, thread: message.and_then(|message| message.thread_ts) };
     let heard = place.heard(extension, is_private, sender, external_id, wish);
-    Some(SlackHeard { heard, is_aside: false })
+    Some(SlackHeard { heard, files: Vec::new(), is_aside: false })
 }
 
 /// The id by which the daemon knows somebody. Ids are the workspace's own, so whoever comes from another one through a shared channel bears that
@@ -324,10 +329,8 @@ mod tests {
             (direct(json!({"text": "Stop"})), Some(WriterWish::Stop)),
             (direct(json!({"text": "stop it"})), answer("stop it")),
             (direct(json!({"text": "!new"})), Some(WriterWish::BeginAnew)),
-            (
-                direct(json!({"text": "", "subtype": "file_share", "files": [{}]})),
-                reply("Only text is read here."),
-            ),
+            (direct(json!({"text": "", "subtype": "file_share", "files": [{"id": "F1"}]})), answer("")),
+            (direct(json!({"text": "stop", "files": [{"id": "F1"}]})), answer("stop")),
             (direct(json!({"subtype": "message_changed", "hidden": true})), None),
             (direct(json!({"subtype": "message_deleted"})), None),
             (direct(json!({"subtype": "bot_message"})), None),
@@ -350,8 +353,32 @@ mod tests {
         ] {
             assert_eq!(told(event.clone()).map(|told| told.heard.wish), wanted, "{event}");
         }
-        let file = told(direct(json!({"subtype": "file_share", "files": [{}]}))).expect("it is heard");
-        assert!(matches!(file.heard.wish, WriterWish::Answer { text, .. } if text.starts_with("hello\n(")));
+    }
+
+    #[test]
+    fn files_are_heard_with_the_message_that_they_came_with() {
+        let files = json!([{"id": "F1", "name": "a.txt", "mode": "hosted", "size": 7},
+            {"id": "F2", "mode": "file_access", "file_access": "check_file_info", "created": 0, "user": ""}, {}]);
+        let with_files = json!({"subtype": "file_share", "files": files});
+        let named = json!({"channel": "C1", "channel_type": "channel", "text": "<@UBOT> look"});
+        let file = |id: &str, name: &str| SlackFile { id: id.into(), name: name.into() };
+        for (event, is_aside) in [
+            (direct(with_files.clone()), false),
+            (mention(json!({"files": with_files["files"]})), false),
+            // Told as a message, whether it is told as a mention besides or not.
+            (with(direct(named), with_files.clone()), false),
+            (
+                with(
+                    direct(json!({"channel": "C1", "channel_type": "group", "thread_ts": "9.9", "text": ""})),
+                    with_files,
+                ),
+                true,
+            ),
+        ] {
+            let heard = told(event.clone()).expect("it is heard");
+            assert_eq!(heard.files, [file("F1", "a.txt"), file("F2", ""), file("", "")], "{event}");
+            assert_eq!(heard.is_aside, is_aside, "{event}");
+        }
     }
 
     #[test]
@@ -362,7 +389,7 @@ mod tests {
             (mention(json!({})), "C1/10.1", "slack:group.C1:10.1"),
             (mention(json!({"thread_ts": "9.9"})), "C1/9.9", "slack:group.C1:9.9"),
         ] {
-            let SlackHeard { heard, is_aside } = told(event).expect("it is heard");
+            let SlackHeard { heard, is_aside, .. } = told(event).expect("it is heard");
             assert_eq!((heard.address.as_str(), heard.conversation.as_str()), (address, session));
             let place = ChannelPlace::read(address).expect("a place");
             assert_eq!((place.address().as_str(), is_aside), (address, false));
@@ -378,7 +405,8 @@ mod tests {
             told(with(direct(in_thread), more))
         };
         for kind in ["channel", "group"] {
-            let SlackHeard { heard, is_aside } = aside(json!({"channel_type": kind})).expect("it is heard");
+            let SlackHeard { heard, is_aside, .. } =
+                aside(json!({"channel_type": kind})).expect("it is heard");
             assert_eq!((heard.address.as_str(), heard.is_private, is_aside), ("C1/9.9", false, true));
             assert_eq!(
                 (heard.external_id.as_str(), heard.conversation.as_str()),
@@ -391,7 +419,7 @@ mod tests {
             json!({"text": "and <@UBOT|plum>?"}),
             json!({"text": "<@U8> what do you think"}),
             json!({"bot_id": "B7"}),
-            json!({"text": "", "subtype": "file_share", "files": [{}]}),
+            json!({"text": "<@U8> look", "files": [{"id": "F1"}]}),
             json!({"subtype": "message_changed"}),
             json!({"channel_type": "mpim"}),
         ] {

@@ -1,6 +1,9 @@
 //! The Web API as a chat service: how its messages are sent, found, changed and given buttons, and how many of them it takes.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use drupe_channel::{Button, ChatService, HeardMessage, NewPost, Recent, SendFailure};
 use drupe_extension_api::prelude::*;
@@ -14,9 +17,9 @@ use crate::{
 };
 
 /// How often a message is looked for that may have arrived, the pause before each look, and the time for all.
-const LOOKS: usize = 2;
-const BEFORE_LOOK: Duration = Duration::from_secs(1);
-const LOOKED_FOR: Duration = Duration::from_secs(8);
+pub const LOOKS: usize = 2;
+pub const BEFORE_LOOK: Duration = Duration::from_secs(1);
+pub const LOOKED_FOR: Duration = Duration::from_secs(8);
 /// How far the clocks may be apart, in seconds, and how many messages are looked through.
 const APART: u64 = 60;
 const LOOKED_THROUGH: &str = "100";
@@ -28,6 +31,8 @@ const MARK: &str = "drupe_delivery";
 pub struct SlackApp {
     pub host: Host,
     pub api: WebApi,
+    /// The address below which files are.
+    pub files: Arc<str>,
 }
 
 /// What is kept of Slack beside what is kept of each channel.
@@ -84,6 +89,15 @@ impl ChatService for SlackApp {
         params["ts"] = ts.into();
         params["blocks"] = blocks::with_buttons(text, buttons);
         self.api.call("chat.update", &params).await.map(drop)
+    }
+
+    async fn send_file(
+        &self,
+        address: &str,
+        message: &OutboundMessage,
+        file: &OutboundFile,
+    ) -> Result<String, SendFailure> {
+        self.share(&place_of(address)?, message, file).await
     }
 
     /// In a channel it is shown to whom it answers.

@@ -10,6 +10,7 @@ use serde_json::Value;
 #[serde(deny_unknown_fields)]
 pub struct SlackSettings {
     pub api: String,
+    pub files: String,
     pub quiet_seconds: u64,
     /// Who is answered is the daemon's to decide, which reads it.
     #[serde(default, rename = "allowed")]
@@ -57,7 +58,8 @@ mod tests {
     #[test]
     fn a_channel_that_is_named_has_its_own_rules_and_others_those_of_all() {
         let read = |more: Value| {
-            let mut settings = json!({"api": "https://slack.com/api", "quiet_seconds": 30, "agent": "plum"});
+            let mut settings = json!({"api": "https://slack.com/api", "files": "https://files.slack.com",
+                "quiet_seconds": 30, "agent": "plum"});
             settings.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
             serde_json::from_value::<SlackSettings>(settings).expect("settings")
         };

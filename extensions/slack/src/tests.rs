@@ -37,9 +37,9 @@ impl Service {
 
     /// The extension, which will be told the address of a socket so many times.
     async fn harness(&self, sockets: usize) -> Harness<Slack> {
-        let setup = Harness::<Slack>::setup()
-            .id("slack")
-            .config(json!({"api": "https://slack.example/api", "quiet_seconds": 2}));
+        let setup = Harness::<Slack>::setup().id("slack").config(
+            json!({"api": "https://slack.example/api", "files": "https://files.example", "quiet_seconds": 2}),
+        );
         let said = |body: Value| OutwardResponse { status: 200, headers: Vec::new(), body: body.to_string() };
         let app = json!({"ok": true, "user_id": "UBOT", "team_id": "T1", "user": "plum"});
         setup.host().answer_sent(Ok(said(app)));

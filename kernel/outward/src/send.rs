@@ -83,6 +83,7 @@ impl OutwardClient {
             let response = sending.send().await.map_err(failed)?;
             let (status, mut watch) = (response.status(), SecretWatch::new(&values));
             if status == StatusCode::OK {
+                refuse_unwanted(request, response.headers())?;
                 let watched = |part: &[u8]| match watch.found(part) {
                     true => Err(Fault::denied("the answer holds a secret that was sent with the request")),
                     false => take(part),
@@ -161,6 +162,24 @@ async fn in_time<T>(
         let message = format!("no whole answer came within {} ms", within.as_millis());
         Err(Fault::new(FaultCode::Timeout, message))
     })
+}
+
+/// Refuses what came as a type that the request gives no weight (`accept: text/html;q=0`, RFC 9110, 12.4.2): by it alone a page that some servers
+/// give in place of a file, with the status of one, is known.
+fn refuse_unwanted(request: &OutwardRequest, headers: &HeaderMap) -> Result<(), Fault> {
+    let said = headers.get(CONTENT_TYPE).and_then(|said| said.to_str().ok()).unwrap_or_default();
+    let kind = said.split(';').next().unwrap_or_default().trim();
+    let accepts = request.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("accept"));
+    let mut ranges =
+        accepts.flat_map(|(_, ranges)| ranges.split(',')).filter_map(|range| range.split_once(';'));
+    let unwanted =
+        ranges.find(|(range, weight)| weight.trim() == "q=0" && range.trim().eq_ignore_ascii_case(kind));
+    match unwanted {
+        Some((range, _)) => {
+            Err(Fault::invalid(format!("it came as `{}`, which was not asked for", range.trim())))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Reads the body of an answer.

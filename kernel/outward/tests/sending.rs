@@ -138,6 +138,27 @@ async fn a_file_comes_in_parts_and_one_that_holds_the_secret_does_not() {
         let fetched = fetched.map(|status| (status, taken)).map_err(|fault| fault.code);
         assert_eq!(fetched, expected, "{}", &answer[..60.min(answer.len())]);
     }
+    // A type that the request gives no weight is not taken for the file.
+    let page = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: Text/HTML; charset=utf-8\r\ncontent-length: 4\r\n\r\nhalt";
+    for (accept, taken) in
+        [("*/*, text/html ; q=0", false), ("text/html;q=0.5", true), ("image/png;q=0", true)]
+    {
+        let (to, _) = server(page);
+        let hosts = [to.to_string()];
+        let secrets = [(Some(BoundValue { name: "FIRST", value: FIRST }), &hosts[..])];
+        let request = OutwardRequest::new("GET", format!("http://{to}/a")).header("Accept", accept);
+        let mut came = Vec::new();
+        let take = |part: &[u8]| {
+            came.extend_from_slice(part);
+            Ok(())
+        };
+        let fetched = OutwardClient::default().fetch(&request, secrets.into_iter(), take).await;
+        assert_eq!((fetched.is_ok(), came.as_slice()), (taken, if taken { b"halt".as_slice() } else { b"" }));
+        if let Err(fault) = fetched {
+            assert_eq!(fault.code, FaultCode::Invalid, "{fault}");
+            assert!(fault.message.contains("it came as `text/html`"), "{fault}");
+        }
+    }
     // Whoever takes it may have had enough.
     let (to, _) = server(file(long));
     let hosts = [to.to_string()];

@@ -2,6 +2,7 @@
 //! through which events are told until they are acknowledged. It has the faults of the service and of the way to it. Forms and errors as in
 //! <https://docs.slack.dev>, read on 2026-11-27.
 
+mod files;
 mod sockets;
 
 use std::{
@@ -13,8 +14,8 @@ use std::{
 
 use serde_json::{Value, json};
 
-pub use self::sockets::Behaviour;
-use self::sockets::Told;
+use self::{files::Files, sockets::Told};
+pub use self::{files::Shared, sockets::Behaviour};
 pub use crate::chat::calls::Trouble;
 use crate::chat::{
     calls::{Calls, until_so},
@@ -47,6 +48,7 @@ pub(super) struct State {
     /// Who presses a button of the next message that has it, before anybody is told that it was sent.
     quick: Option<(&'static str, &'static str)>,
     archived: BTreeSet<String>,
+    files: Files,
     /// How long it took from telling something to its acknowledgement.
     acknowledged_after: Vec<Duration>,
 }
@@ -54,6 +56,8 @@ pub(super) struct State {
 #[derive(Clone)]
 pub struct Workspace {
     pub address: String,
+    /// Where files are.
+    pub files_at: String,
     sockets_at: String,
     state: Arc<Mutex<State>>,
 }
@@ -61,15 +65,18 @@ pub struct Workspace {
 impl Workspace {
     pub fn start() -> Self {
         let listen = || TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let (api, sockets) = (listen(), listen());
+        let (api, files, sockets) = (listen(), listen(), listen());
         let at = |listener: &TcpListener| listener.local_addr().expect("an address");
         let server = Self {
             address: format!("http://{}/api", at(&api)),
+            files_at: format!("http://{}", at(&files)),
             sockets_at: format!("ws://{}/link/?ticket=", at(&sockets)),
             state: Arc::default(),
         };
         let serving = server.clone();
         http::serve(api, move |request, stream| serving.serve(&request, stream));
+        let giving = server.clone();
+        http::serve(files, move |request, stream| giving.serve_file(&request, stream));
         sockets::serve(server.clone(), sockets);
         server
     }
@@ -198,12 +205,19 @@ impl Workspace {
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
         let method = path.strip_prefix("/api/").unwrap_or_default();
         let mut params: Value = serde_json::from_slice(&request.body).unwrap_or_else(|_| json!({}));
-        for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-            params[name] = value.replace("%2E", ".").into();
+        let is_form = request.header("content-type") == "application/x-www-form-urlencoded";
+        let form = if is_form { std::str::from_utf8(&request.body).expect("text") } else { query };
+        for (name, value) in form.split('&').filter_map(|pair| pair.split_once('=')) {
+            params[name] = decoded(value).into();
         }
         let needed = if method == "apps.connections.open" { APP_TOKEN } else { BOT_TOKEN };
         if request.header("authorization") != format!("Bearer {needed}") {
             return http::answer(stream, (200, String::new(), refused("invalid_auth")));
+        }
+        if let Some(scope) = self.state().files.lacks(method) {
+            let lacks =
+                json!({"ok": false, "error": "missing_scope", "needed": scope, "provided": "chat:write"});
+            return http::answer(stream, (200, String::new(), lacks));
         }
         let (sends, posts) = (method.starts_with("chat."), method == "chat.postMessage");
         let trouble = self.state().calls.note(method, &params, sends, posts);
@@ -305,9 +319,28 @@ impl Workspace {
                     false => refused("invalid_arguments"),
                 }
             }
+            _ if method.starts_with("files.") => self.perform_on_files(&mut state, method, params),
             _ => refused("unknown_method"),
         }
     }
+}
+
+/// A value of a form or a query.
+fn decoded(value: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = value.bytes();
+    while let Some(byte) = rest.next() {
+        let digits = if byte == b'%' { [rest.next(), rest.next()] } else { [None; 2] };
+        match digits {
+            [Some(high), Some(low)] => {
+                let digits = [high, low];
+                let digits = std::str::from_utf8(&digits).expect("two digits");
+                bytes.push(u8::from_str_radix(digits, 16).expect("two digits"));
+            }
+            _ => bytes.push(if byte == b'+' { b' ' } else { byte }),
+        }
+    }
+    String::from_utf8(bytes).expect("text")
 }
 
 /// The channel of somebody's own chat with the bot.

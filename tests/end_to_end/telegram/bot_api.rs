@@ -233,7 +233,7 @@ impl BotServer {
         }
         let kind = request.header("content-type");
         let params: Value = match kind.starts_with("multipart/form-data") {
-            true => form(kind, &request.body),
+            true => http::form(kind, &request.body),
             false => serde_json::from_slice(&request.body).unwrap_or_default(),
         };
         let told = |(status, body)| (status, String::new(), body);
@@ -406,36 +406,6 @@ impl BotServer {
             let left = deadline.saturating_duration_since(Instant::now());
             state = self.shared.1.wait_timeout(state, left).expect("no thread panics while it holds this").0;
         }
-    }
-}
-
-/// The parts of a form, by their names; those that are files with their names.
-fn form(kind: &str, body: &[u8]) -> Value {
-    let boundary = kind.split("boundary=").nth(1).expect("a boundary").trim_matches('"');
-    let mark = format!("--{boundary}");
-    let find = |from: usize, what: &[u8]| {
-        body[from..].windows(what.len()).position(|window| window == what).map(|at| from + at)
-    };
-    let (mut params, mut at) = (json!({}), find(0, mark.as_bytes()).expect("a part"));
-    loop {
-        at += mark.len();
-        if body[at..].starts_with(b"--") {
-            return params;
-        }
-        let head_end = find(at, b"\r\n\r\n").expect("a head");
-        let head = String::from_utf8(body[at..head_end].to_vec()).expect("a head in UTF-8");
-        let next = find(head_end, format!("\r\n{mark}").as_bytes()).expect("an end");
-        let content = &body[head_end + 4..next];
-        let field = |name: &str| {
-            let value = head.split(&format!("; {name}=\"")).nth(1)?;
-            Some(value.split('"').next().unwrap_or_default().to_owned())
-        };
-        let name = field("name").expect("a name");
-        params[name] = match field("filename") {
-            Some(file) => json!({"file": file, "bytes": content}),
-            None => String::from_utf8_lossy(content).into_owned().into(),
-        };
-        at = next + 2;
     }
 }
 

@@ -25,9 +25,9 @@ const ADDED: &[(&str, usize)] = &[
     ("otel", 6),
     // Three for signatures, and what these stand on.
     ("webhook", 8),
-    // What speaks WebSocket, of which most are older versions of what hashes and draws random numbers, the library of channels, and schemas of the
-    // inputs of our own tools.
-    ("slack", 18),
+    // What speaks WebSocket, of which most are older versions of what hashes and draws random numbers, the library of channels, schemas of the
+    // inputs of our own tools, three for signatures, and dates of a server's answers.
+    ("slack", 22),
     // The clients of three protocols and forms: what waits and what reads answers for IMAP, what writes mails and sends them, what reads whatever
     // comes; and schemas of the inputs of our own tools, which each native extension has.
     ("email", 33),

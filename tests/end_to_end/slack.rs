@@ -2,6 +2,7 @@
 
 mod crowd;
 mod files;
+mod requests;
 mod sending;
 mod sent;
 mod workspace;
@@ -31,16 +32,12 @@ struct Scene {
 }
 
 const BOTH: &str = "    allowed: [U0ANN, U0BEN]\n";
+const SETTINGS: &str = "approvals: {preauthorized: all, people: [slack/U0BEN]}\n";
 
 impl Scene {
     fn new(more: &str, model: impl Fn(&Value) -> Say + Send + Sync + 'static) -> Self {
         let (slack, server) = (Workspace::start(), ModelServer::start(model));
-        let config = format!(
-            "extensions:\n  slack:\n    enabled: true\n    api: \"{}\"\n    files: \"{}\"\n    quiet_seconds: 4\n{more}",
-            slack.address, slack.files_at
-        );
-        let approvals = "approvals: {preauthorized: all, people: [slack/U0BEN]}\n";
-        let mut daemon = Daemon::home(&(server.config() + WIDE_LIMITS + approvals + &config));
+        let mut daemon = Daemon::home(&(server.config() + WIDE_LIMITS + SETTINGS + &slack.config(more)));
         daemon.variable("SLACK_APP_TOKEN", APP_TOKEN);
         daemon.variable("SLACK_BOT_TOKEN", BOT_TOKEN);
         daemon.plugin("careful", "faulty", "config: {prefix: careful, careful: true}\n");

@@ -25,6 +25,7 @@ const DOUBTFUL: [&str; 4] = ["fatal_error", "internal_error", "request_timeout",
 /// Ways to say that it was too much.
 const TOO_MANY: [&str; 2] = ["ratelimited", "rate_limited"];
 
+const APP_TOKEN: &str = "SLACK_APP_TOKEN";
 const TYPE: &str = "content-type";
 const JSON: &str = "application/json; charset=utf-8";
 
@@ -41,10 +42,28 @@ impl WebApi {
         Self { host, base: base.trim_end_matches('/').to_owned() }
     }
 
+    /// Looks whether the daemon has the token of the app: it fills that in before it sends, and this has no time to be sent.
+    ///
+    /// # Errors
+    /// [`FaultCode::NotConfigured`] where it has none.
+    pub async fn check_app_token(&self) -> Result<(), Fault> {
+        let mut request = self.request("api.test", APP_TOKEN);
+        request.timeout_ms = 0;
+        match self.host.send(&request).await {
+            Err(fault) if fault.code == FaultCode::Invalid && fault.message.contains(APP_TOKEN) => {
+                let message = format!("the secret `{APP_TOKEN}` is not defined, and Socket Mode needs it");
+                let help = format!(
+                    "`drupe secret set {APP_TOKEN}` keeps it (`xapp-…`); where requests come in at `events` there is no need of it"
+                );
+                Err(Fault::new(FaultCode::NotConfigured, message).help(help))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The address of a socket, for which the app itself asks.
     pub async fn open_connection(&self) -> Result<Value, SendFailure> {
-        self.sent(self.request("apps.connections.open", "SLACK_APP_TOKEN").header(TYPE, JSON).body("{}"))
-            .await
+        self.sent(self.request("apps.connections.open", APP_TOKEN).header(TYPE, JSON).body("{}")).await
     }
 
     /// Calls a method that does something, as the bot.

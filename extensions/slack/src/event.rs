@@ -148,8 +148,15 @@ pub fn read(frame: &str, app: &App, extension: &ExtensionId) -> SocketFrame {
     }
 }
 
+/// Whether an event happened in the workspace of the app: the app may be installed in others as well. In a channel that workspaces share, it is told to each as
+/// theirs, and by which it is heard stands beside that.
+pub fn is_of(payload: &Value, app: &App) -> bool {
+    let heard = payload["authorizations"].as_array().into_iter().flatten().map(|one| &one["team_id"]);
+    heard.chain([&payload["team_id"], &payload["context_team_id"]]).any(|team| *team == app.team)
+}
+
 /// What was written, where it may be for the assistant: everything in a chat with the bot alone, elsewhere what names it or stands in a thread.
-fn event(payload: &Value, app: &App, extension: &ExtensionId) -> Option<SlackHeard> {
+pub fn event(payload: &Value, app: &App, extension: &ExtensionId) -> Option<SlackHeard> {
     let event = Event::deserialize(&payload["event"]).ok()?;
     let (is_private, is_aside) = match (event.kind.as_str(), event.channel_type.as_str()) {
         ("message", "im") => (true, false),
@@ -194,7 +201,8 @@ fn event(payload: &Value, app: &App, extension: &ExtensionId) -> Option<SlackHea
     Some(SlackHeard { heard, files: event.files, is_aside })
 }
 
-fn pressed(payload: &Value, app: &App, extension: &ExtensionId) -> Option<SlackHeard> {
+/// Which button below a message somebody pressed.
+pub fn pressed(payload: &Value, app: &App, extension: &ExtensionId) -> Option<SlackHeard> {
     let BlockActions { kind, user, channel, container, message, actions } =
         BlockActions::deserialize(payload).ok()?;
     let (channel, action) = (channel?.id, actions.into_iter().next()?);
@@ -451,6 +459,20 @@ mod tests {
         );
         assert_eq!(heard.wish, WriterWish::Press { message: "C1/11.2".into(), value: "allow 1".into() });
         assert_eq!((heard.sender.id.as_str(), heard.sender.name.as_deref()), ("U7", Some("ann")));
+    }
+
+    #[test]
+    fn an_event_is_of_the_workspace_that_hears_it() {
+        for (payload, is_of) in [
+            (json!({"team_id": "T1"}), true),
+            (json!({"team_id": "T2"}), false),
+            (json!({"team_id": "T2", "authorizations": [{"team_id": "T3"}, {"team_id": "T1"}]}), true),
+            (json!({"team_id": "T2", "context_team_id": "T1"}), true),
+            (json!({"team_id": ["T1"], "authorizations": "T1"}), false),
+            (json!({}), false),
+        ] {
+            assert_eq!(super::is_of(&payload, &app()), is_of, "{payload}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The channel for people who write to the assistant in Slack: Socket Mode, answers that grow while they are made, questions with buttons, files both
+//! The channel for people who write to the assistant in Slack: Socket Mode or its requests over HTTP, answers that grow while they are made, questions with buttons, files both
 //! ways.
 //!
 //! Who is answered is decided by the daemon (`senders: known`), to which this hands every message with the id of its writer. It has the network
@@ -6,23 +6,34 @@
 
 mod api;
 mod blocks;
+mod door;
 mod ear;
 mod event;
 mod files;
 mod network;
 mod service;
 mod settings;
+mod signature;
 mod socket;
 mod taking;
 mod text;
 
+use std::sync::Arc;
+
 use drupe_channel::ChatChannel;
 use drupe_extension_api::prelude::*;
 
-use self::{api::WebApi, ear::SlackEar, service::SlackApp, settings::SlackSettings, socket::Sockets};
+use self::{
+    api::WebApi, door::EventsDoor, ear::SlackEar, service::SlackApp, settings::SlackSettings, socket::Sockets,
+};
+
+/// The key of the configuration under which the daemon opens a socket, where it has a value.
+const EVENTS: &str = "events";
 
 struct Slack {
     ear: SlackEar,
+    /// Where the service comes to, if this does not go to it.
+    door: Option<Arc<EventsDoor>>,
 }
 
 impl Extension for Slack {
@@ -33,8 +44,15 @@ impl Extension for Slack {
             api: WebApi::new(host.clone(), &settings.api),
             files: settings.files.trim_end_matches('/').into(),
         };
-        let channel = ChatChannel::open(host, app, "slack.json")?;
-        Ok(Self { ear: SlackEar::new(channel, settings) })
+        if settings.events.is_none() {
+            app.api.check_app_token().await?;
+        }
+        let channel = ChatChannel::open(host.clone(), app, "slack.json")?;
+        let socket = settings.events.as_ref().map(|_| host.listener(EVENTS)).transpose()?;
+        let ear = SlackEar::new(channel, settings);
+        let secret = ear.settings.signing_secret.as_deref();
+        let door = socket.map(|socket| EventsDoor::new(ear.clone(), socket, secret)).transpose()?;
+        Ok(Self { door: door.map(Arc::new), ear })
     }
 }
 
@@ -53,6 +71,9 @@ impl Channel for Slack {
 impl Service for Slack {
     async fn run(&self, shutdown: Shutdown) -> Result<(), Fault> {
         let listening = async {
+            if let Some(door) = &self.door {
+                return door.serve().await;
+            }
             let app = self.ear.until_known().await?;
             self.ear.channel.host.info(format!("hears as @{}", app.name));
             Sockets::new(self.ear.clone(), app).keep_open().await

@@ -12,6 +12,11 @@ pub struct SlackSettings {
     pub api: String,
     pub files: String,
     pub quiet_seconds: u64,
+    /// Where the daemon listens for requests of the service, in place of sockets to it.
+    #[serde(default)]
+    pub events: Option<String>,
+    #[serde(default)]
+    pub signing_secret: Option<String>,
     /// Who is answered is the daemon's to decide, which reads it.
     #[serde(default, rename = "allowed")]
     pub _allowed: Option<Vec<Value>>,

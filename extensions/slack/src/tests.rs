@@ -1,5 +1,7 @@
 //! The whole extension against a socket of the service's form on loopback, and a kernel that takes everything.
 
+mod door;
+
 use std::time::{Duration, Instant};
 
 use drupe_extension_api::testing::Harness;
@@ -41,6 +43,8 @@ impl Service {
             json!({"api": "https://slack.example/api", "files": "https://files.example", "quiet_seconds": 2}),
         );
         let said = |body: Value| OutwardResponse { status: 200, headers: Vec::new(), body: body.to_string() };
+        // Looked for before anything is sent.
+        setup.host().answer_sent(Err(Fault::new(FaultCode::Timeout, "it had no time")));
         let app = json!({"ok": true, "user_id": "UBOT", "team_id": "T1", "user": "plum"});
         setup.host().answer_sent(Ok(said(app)));
         for _ in 0..sockets {
@@ -201,4 +205,16 @@ async fn run_beside(harness: &Harness<Slack>, test: impl Future<Output = ()>) {
         () = test => {}
     }
     harness.stop().await.expect("it stops");
+}
+
+#[tokio::test]
+async fn without_the_token_of_the_app_there_is_no_socket_and_that_is_said_at_once() {
+    let setup = Harness::<Slack>::setup().id("slack").config(
+        json!({"api": "https://slack.example/api", "files": "https://files.example", "quiet_seconds": 2}),
+    );
+    setup
+        .host()
+        .answer_sent(Err(Fault::invalid("no secret `SLACK_APP_TOKEN` is bound to the host of this request")));
+    let fault = setup.start().await.expect_err("it does not start");
+    assert_eq!(fault.code, FaultCode::NotConfigured, "{fault}");
 }

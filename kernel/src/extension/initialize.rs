@@ -11,7 +11,7 @@ use drupe_folders::{content::Content, discovery::Found};
 use drupe_host::Header;
 use drupe_prompts::{Prompt, apart};
 use drupe_wiring::{self as wiring, Part};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Roster, load::LOAD, state::Out};
 
@@ -105,6 +105,7 @@ fn payload(
     roster.base.redactor.learn(bound.map(|(_, secret)| secret.expose()));
     roster.base.redactor.learn_named(&config);
     let data = roster.base.home.make_data(&manifest.id)?;
+    let listening = listening(manifest, part, &config).map_err(|error| error.to_string())?;
     Ok(Initialize {
         id: manifest.id.clone(),
         config,
@@ -120,7 +121,7 @@ fn payload(
             .contains(&Right::Embed)
             .then(|| roster.wired.models.embedding().map(|model| model.profile().name.clone()))
             .flatten(),
-        listening: listening(manifest, part).map_err(|error| error.to_string())?,
+        listening,
     })
 }
 
@@ -136,9 +137,9 @@ fn program_folders(roster: &Roster, manifest: &Manifest) -> Vec<String> {
 }
 
 /// The sockets that its code was handed, by the keys of its configuration.
-fn listening(manifest: &Manifest, part: &Part) -> io::Result<Vec<Listening>> {
+fn listening(manifest: &Manifest, part: &Part, config: &Map<String, Value>) -> io::Result<Vec<Listening>> {
     let open = part.instance.iter().flat_map(|instance| instance.listening());
-    let named = manifest.listen.iter().zip(open);
+    let named = manifest.listen.iter().filter(|key| config.contains_key(*key)).zip(open);
     let named = named.map(|(key, (socket, descriptor))| {
         Ok(Listening { key: key.clone(), address: socket.local_addr()?, descriptor })
     });

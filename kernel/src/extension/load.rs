@@ -92,7 +92,8 @@ fn sockets(roster: &Roster, manifest: &Manifest) -> Result<Vec<Arc<TcpListener>>
         let socket = roster.wired.listeners.open(&manifest.id, address);
         socket.map_err(|error| failed(format!("nothing can listen there: {error}")))
     };
-    manifest.listen.iter().map(open).collect()
+    // Under a key without a value nobody is to come.
+    manifest.listen.iter().filter(|key| config.contains_key(*key)).map(open).collect()
 }
 
 /// Where its code is to run.

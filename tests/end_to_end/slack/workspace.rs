@@ -3,11 +3,12 @@
 //! <https://docs.slack.dev>, read on 2026-11-27.
 
 mod files;
+mod requests;
 mod sockets;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    net::{TcpListener, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream},
     sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
@@ -15,7 +16,11 @@ use std::{
 use serde_json::{Value, json};
 
 use self::{files::Files, sockets::Told};
-pub use self::{files::Shared, sockets::Behaviour};
+pub use self::{
+    files::Shared,
+    requests::{SIGNING_SECRET, request},
+    sockets::Behaviour,
+};
 pub use crate::chat::calls::Trouble;
 use crate::chat::{
     calls::{Calls, until_so},
@@ -48,6 +53,8 @@ pub(super) struct State {
     /// Who presses a button of the next message that has it, before anybody is told that it was sent.
     quick: Option<(&'static str, &'static str)>,
     archived: BTreeSet<String>,
+    /// Where what happens is told by requests.
+    told_at: Option<SocketAddr>,
     files: Files,
     /// How long it took from telling something to its acknowledgement.
     acknowledged_after: Vec<Duration>,
@@ -79,6 +86,14 @@ impl Workspace {
         http::serve(files, move |request, stream| giving.serve_file(&request, stream));
         sockets::serve(server.clone(), sockets);
         server
+    }
+
+    /// The settings of the extension, with more of them.
+    pub fn config(&self, more: &str) -> String {
+        let (api, files) = (&self.address, &self.files_at);
+        format!(
+            "extensions:\n  slack:\n    enabled: true\n    api: \"{api}\"\n    files: \"{files}\"\n    quiet_seconds: 4\n{more}"
+        )
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

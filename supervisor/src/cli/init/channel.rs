@@ -1,6 +1,6 @@
 //! The first chat service of a home: one that ships, whose writers the operator lets in, and that needs nothing but secrets.
 
-use drupe_config::{Config, Manifest, load_manifest};
+use drupe_config::{BoundSecret, Config, Manifest, load_manifest};
 use drupe_folders::discovery::Layout;
 use serde_json::json;
 
@@ -45,9 +45,11 @@ pub fn chosen(chosen: Option<&str>, context: &Context) -> Result<Option<Manifest
     })
 }
 
-/// Asks for its secrets, in the order of its manifest, where they are not there yet; not for those without which it works.
+/// Asks for its secrets, in the order of its manifest, where they are not there yet; not for those without which it works as it is set up here.
 pub fn secrets(service: &Manifest, keys: &mut Keys<'_>) -> Result<(), Failure> {
-    let bound = service.bound_secrets.iter().filter(|secret| !secret.optional).map(|secret| &secret.name);
+    // One that can be tried belongs to the way in which it is set up here, though there is another without it.
+    let needed = |secret: &&BoundSecret| !secret.optional || secret.trial.is_some();
+    let bound = service.bound_secrets.iter().filter(needed).map(|secret| &secret.name);
     service.secrets.iter().chain(bound).try_for_each(|name| keys.need(&[name]))
 }
 

@@ -14,7 +14,7 @@ use super::{State, Workspace};
 /// How long the service waits before it tells again what nobody acknowledged; each time twice as long.
 const AGAIN: Duration = Duration::from_secs(3);
 /// How long one look at a socket lasts.
-const LOOK: Duration = Duration::from_millis(5);
+pub(super) const LOOK: Duration = Duration::from_millis(5);
 
 /// What is told until it is acknowledged.
 pub(super) struct Told {
@@ -163,7 +163,7 @@ impl Workspace {
 }
 
 /// The envelope that goes through a socket next.
-fn next_for(socket: u64, state: &mut State) -> Option<Value> {
+pub(super) fn next_for(socket: u64, state: &mut State) -> Option<Value> {
     let alive: Vec<u64> = state.sockets.keys().copied().collect();
     let now = Instant::now();
     let waits = |told: &Told| match &told.last {
@@ -188,7 +188,7 @@ fn next_for(socket: u64, state: &mut State) -> Option<Value> {
     Some(envelope)
 }
 
-fn acknowledge(id: &str, state: &mut State) {
+pub(super) fn acknowledge(id: &str, state: &mut State) {
     let Some(place) = state.told.iter().position(|told| told.ids.iter().any(|known| known == id)) else {
         return;
     };

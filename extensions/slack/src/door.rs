@@ -15,6 +15,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use drupe_channel::TakenIn;
 use drupe_extension_api::prelude::*;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::{
@@ -35,7 +36,6 @@ use crate::{
     ear::SlackEar,
     event::{self, App, SlackHeard},
     signature::{AnsweredRequests, RequestSignature, SHORTEST_SECRET, SigningSecret},
-    taking::{TakenIn, Taking},
 };
 
 /// Where it is all told.
@@ -296,15 +296,17 @@ fn signature(headers: &HeaderMap) -> Option<RequestSignature> {
 
 /// Takes in what is told, of one conversation one thing after another.
 async fn take_in(ear: SlackEar, mut told: mpsc::Receiver<Told>) {
-    let (mut taking, mut waiting, mut number) = (Taking::new(ear), HashMap::new(), 0_u64);
+    let (mut taking, mut waiting, mut number) = (ear.taking(), HashMap::new(), 0_u64);
     loop {
         tokio::select! {
             Some((heard, answer)) = told.recv(), if taking.has_room() => {
                 number += 1;
-                waiting.insert(number.to_string(), answer);
-                taking.begin(number.to_string(), heard);
+                waiting.insert(number, answer);
+                taking.begin(heard.heard.conversation.clone(), number, heard);
             }
-            Some(TakenIn { id, outcome, .. }) = taking.next() => {
+            Some(TakenIn { id, outcome, behind, .. }) = taking.next() => {
+                // Whoever is told nothing hears that it is taken in later.
+                behind.iter().for_each(|id| drop(waiting.remove(id)));
                 // Whoever told it may have had enough; it is told again, and known by then.
                 let _ = waiting.remove(&id).map(|answer: oneshot::Sender<_>| answer.send(outcome));
             }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use drupe_channel::{ChatChannel, ChatService, HeardMessage, SendFailure, WriterWish};
+use drupe_channel::{ChatChannel, ChatService, HeardMessage, SendFailure, Taking, WriterWish};
 use drupe_extension_api::{prelude::*, wire::MOST_FILES};
 use tokio::sync::Semaphore;
 
@@ -35,6 +35,15 @@ pub struct SlackEar {
 impl SlackEar {
     pub fn new(channel: ChatChannel<SlackApp>, settings: SlackSettings) -> Self {
         Self { channel, settings: Arc::new(settings), fetching: Arc::new(Semaphore::new(FETCHING)) }
+    }
+
+    /// Takes in what is told by one way, of one conversation one thing after another.
+    pub fn taking<I: Send + 'static>(&self) -> Taking<I, SlackHeard> {
+        let ear = self.clone();
+        Taking::new(move |told| {
+            let ear = ear.clone();
+            async move { ear.take(told).await }
+        })
     }
 
     /// Takes something in, so that it may be acknowledged: what the daemon must know it has on its disk. Whatever is shown for it goes out

@@ -40,7 +40,8 @@ impl SlackApp {
     /// [`SendFailure::Refused`] where it would be the same later, with why.
     pub async fn file(&self, sent: &SlackFile) -> Result<InboundFile, SendFailure> {
         let told = self.api.read("files.info", &[("file", &sent.id)]).await?;
-        fetched_by(&told["file"], sent, &self.files)
+        let (name, fetch) = fetched_by(&told["file"], sent, &self.files)?;
+        Ok(InboundFile { name, source: FileSource::Fetch(fetch) })
     }
 
     /// Shares a file at a place, with the words that are to stand beside it. Up to the last step nobody sees anything of it, so that it may be begun
@@ -103,7 +104,7 @@ fn unseen(failure: SendFailure) -> SendFailure {
 }
 
 /// The request that gives a file, of which the service tells this.
-fn fetched_by(told: &Value, sent: &SlackFile, files: &str) -> Result<InboundFile, SendFailure> {
+fn fetched_by(told: &Value, sent: &SlackFile, files: &str) -> Result<(String, OutwardRequest), SendFailure> {
     let not_there = |why: &str| Err(SendFailure::refused("", why));
     match told["mode"].as_str() {
         _ if told["is_external"] == true => {
@@ -130,7 +131,7 @@ fn fetched_by(told: &Value, sent: &SlackFile, files: &str) -> Result<InboundFile
     fetch.timeout_ms = FETCH_MS;
     let named = [told["name"].as_str(), Some(&sent.name), told["title"].as_str()];
     let name = named.into_iter().flatten().find(|name| !name.trim().is_empty()).unwrap_or("file");
-    Ok(InboundFile { name: name.to_owned(), fetch })
+    Ok((name.to_owned(), fetch))
 }
 
 /// Whether a file, of which the service tells this, stands in a channel.
@@ -152,7 +153,7 @@ mod tests {
             "url_private_download": "https://files.slack.com/files-pri/T1-F1/download/a.png"})
     }
 
-    fn fetched(more: Value) -> Result<InboundFile, SendFailure> {
+    fn fetched(more: Value) -> Result<(String, OutwardRequest), SendFailure> {
         let mut told = known();
         told.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
         fetched_by(&told, &SlackFile { id: "F1".into(), name: "sent.png".into() }, FILES)
@@ -160,22 +161,22 @@ mod tests {
 
     #[test]
     fn a_file_is_got_with_the_token_from_the_service_alone() {
-        let found = fetched(json!({})).expect("it is there");
+        let (name, found) = fetched(json!({})).expect("it is there");
         assert_eq!(
-            (found.name.as_str(), found.fetch.url.as_str()),
+            (name.as_str(), found.url.as_str()),
             ("a.png", known()["url_private_download"].as_str().expect("an address"))
         );
         let header = |request: &OutwardRequest, name: &str| {
             request.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
         };
-        assert_eq!(header(&found.fetch, "authorization").as_deref(), Some("Bearer ${SLACK_BOT_TOKEN}"));
-        assert_eq!(header(&found.fetch, "accept").as_deref(), Some("*/*, text/html;q=0"));
+        assert_eq!(header(&found, "authorization").as_deref(), Some("Bearer ${SLACK_BOT_TOKEN}"));
+        assert_eq!(header(&found, "accept").as_deref(), Some("*/*, text/html;q=0"));
         // A page that somebody sent is one.
-        let page = fetched(json!({"mimetype": "text/html"})).expect("it is there");
-        assert_eq!(header(&page.fetch, "accept"), None);
-        let other = fetched(json!({"url_private_download": null, "name": " "})).expect("it is there");
+        let (_, page) = fetched(json!({"mimetype": "text/html"})).expect("it is there");
+        assert_eq!(header(&page, "accept"), None);
+        let (name, other) = fetched(json!({"url_private_download": null, "name": " "})).expect("it is there");
         assert_eq!(
-            (other.name.as_str(), other.fetch.url.as_str()),
+            (name.as_str(), other.url.as_str()),
             ("sent.png", known()["url_private"].as_str().expect("an address"))
         );
         for (more, why) in [

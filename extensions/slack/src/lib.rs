@@ -15,7 +15,6 @@ mod service;
 mod settings;
 mod signature;
 mod socket;
-mod taking;
 mod text;
 
 use std::sync::Arc;

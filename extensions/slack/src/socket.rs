@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use drupe_channel::{TakenIn, Taking};
 use drupe_extension_api::prelude::*;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::json;
@@ -18,9 +19,8 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::{
     api::told,
     ear::SlackEar,
-    event::{self, App, SocketFrame},
+    event::{self, App, SlackHeard, SocketFrame},
     network::{self, Socket},
-    taking::{TakenIn, Taking},
 };
 
 /// Time for the first word of a socket.
@@ -117,7 +117,7 @@ impl Sockets {
         };
         let reader = Reader {
             number,
-            taking: Taking::new(self.ear.clone()),
+            taking: self.ear.taking(),
             host: self.ear.channel.host.clone(),
             app: self.app.clone(),
             newest: self.newest.subscribe(),
@@ -138,7 +138,7 @@ impl Sockets {
 /// Reads one socket until it ends.
 struct Reader {
     number: u64,
-    taking: Taking,
+    taking: Taking<String, SlackHeard>,
     host: Host,
     app: Arc<App>,
     newest: watch::Receiver<u64>,
@@ -177,7 +177,7 @@ impl Reader {
                         Ok(()) => if let Some(why) = acknowledge(socket, &id).await {
                             return why;
                         },
-                        // Not acknowledged: it comes again.
+                        // Not acknowledged, nor is what was told behind it: it comes again.
                         Err(fault) => self.host.warn(format!("a message is taken in later: {fault}")),
                     }
                     continue;
@@ -230,7 +230,9 @@ impl Reader {
                 SocketFrame::Disconnect { reason } => {
                     let _ = self.tell.send(News::Leaving(self.number, reason)).await;
                 }
-                SocketFrame::Envelope { id, incoming: Some(told) } => self.taking.begin(id, *told),
+                SocketFrame::Envelope { id, incoming: Some(told) } => {
+                    self.taking.begin(told.heard.conversation.clone(), id, *told);
+                }
                 SocketFrame::Envelope { id, incoming: None } => {
                     if let Some(why) = acknowledge(socket, &id).await {
                         return why;

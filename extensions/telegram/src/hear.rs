@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     api::{LARGEST_FETCHED, told},
-    intake::Intake,
+    intake::UpdateIntake,
     service::TelegramBot,
     settings::TelegramSettings,
     update::{Bot, Incoming, SentFile},
@@ -60,7 +60,7 @@ impl Ear {
     async fn listen(&self) -> Result<(), Fault> {
         let bot = self.until_known().await?;
         self.channel.host.info(format!("hears as @{}", bot.username));
-        let mut intake = Intake::new(self.clone());
+        let mut intake = UpdateIntake::new(self.clone());
         let (mut pause, mut look, mut fewer) = (PAUSE, PAUSE, 1);
         loop {
             intake.settle(look).await;

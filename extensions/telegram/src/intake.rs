@@ -21,7 +21,7 @@ use crate::{
 const OF_ONE: usize = 4;
 
 /// Takes in what the service tells.
-pub struct Intake {
+pub struct UpdateIntake {
     ear: Ear,
     taking: Taking<i64, (Incoming, u32)>,
     unconfirmed: Unconfirmed,
@@ -33,7 +33,7 @@ pub struct Intake {
     missing: HashMap<i64, u32>,
 }
 
-impl Intake {
+impl UpdateIntake {
     pub fn new(ear: Ear) -> Self {
         let own = ear.clone();
         let taking = Taking::new(move |(incoming, missing)| {

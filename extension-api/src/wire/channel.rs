@@ -35,8 +35,8 @@ pub struct OutboundFile {
     pub sha256: String,
     /// Its type as HTTP writes it, by its content.
     pub media_type: String,
-    /// Where in the extension's folder of data a copy of it lies until `send` returns; only for a channel that
-    /// [reads files](super::Description::reads_files).
+    /// Where in the extension's folder of data a copy of it lies until `send` returns, or the daemon gives that up and puts the next one there,
+    /// which its hash tells; only for a channel that [reads files](super::Description::reads_files).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_file: Option<String>,
 }

@@ -11,10 +11,19 @@ pub fn hex(texts: &[&str], digits: usize) -> String {
         hash.update(text.len().to_be_bytes());
         hash.update(text);
     }
-    let mut all = hash.finalize().iter().fold(String::new(), |mut all, byte| {
-        let _ = write!(all, "{byte:02x}");
-        all
-    });
+    let mut all = written(&hash.finalize());
     all.truncate(digits);
     all
+}
+
+/// What bytes come to, in hex.
+pub fn hash(bytes: &[u8]) -> String {
+    written(&Sha256::digest(bytes))
+}
+
+fn written(hash: &[u8]) -> String {
+    hash.iter().fold(String::new(), |mut all, byte| {
+        let _ = write!(all, "{byte:02x}");
+        all
+    })
 }

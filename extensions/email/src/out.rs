@@ -3,6 +3,7 @@
 use drupe_extension_api::prelude::*;
 
 use crate::{
+    digest::hash,
     kept::{AskedQuestion, MailKeeper},
     post::{Letter, LetterFile, Postman},
     thread::{OwnId, ReplyAddress, conversation_of, delivery_name, one_line, reply_subject},
@@ -59,7 +60,7 @@ impl MailOut {
 
     /// Reads a file that the daemon gave for this mail.
     async fn read(&self, file: OutboundFile) -> Result<LetterFile, Fault> {
-        let OutboundFile { name, bytes, media_type, data_file, .. } = file;
+        let OutboundFile { name, bytes, sha256, media_type, data_file } = file;
         if bytes > LARGEST {
             let (has, most) = (bytes.div_ceil(1_000_000), LARGEST / 1_000_000);
             return Err(Fault::denied(format!("it has {has} MB, and a mail takes {most} MB at most")));
@@ -73,6 +74,10 @@ impl MailOut {
         };
         let read = self.host.blocking(move || std::fs::read(path).map_err(gone)).await;
         let bytes = read.map_err(|fault| Fault::new(FaultCode::Unavailable, fault.to_string()))?;
+        // The daemon gave this mail up, and has put the file of another in its place.
+        if hash(&bytes) != sha256 {
+            return Err(Fault::new(FaultCode::Unavailable, "the file is another one by now"));
+        }
         Ok(LetterFile { name, media_type, bytes })
     }
 }

@@ -323,3 +323,26 @@ async fn a_door_is_on_this_machine_and_has_a_secret() {
     assert!(short.contains("fewer than 16") && !short.contains("`short`"), "{short}");
     assert!(start("127.0.0.1:0", json!({"events": "x"})).await.contains("fewer than 16"));
 }
+
+#[tokio::test]
+async fn what_cannot_be_kept_is_not_acknowledged_and_is_taken_in_when_it_comes_again() {
+    let door = Door::open(app()).await;
+    let host = door.harness.host();
+    let beside = async {
+        door.until_acknowledged(&message("T1", "1.0")).await;
+        let mut payload: Value = serde_json::from_str(&message("T1", "1.1")).expect("JSON");
+        payload["event"]["text"] = "!who".into();
+        let folder = door.harness.data_folder().to_owned();
+        std::fs::remove_dir_all(&folder).expect("it was there");
+        assert_eq!(door.send(GOOD, &payload.to_string()).await, (503, "it is taken in later".to_owned()));
+        std::fs::create_dir(&folder).expect("it was not");
+        host.answer_sent(Ok(OutwardResponse {
+            status: 200,
+            headers: Vec::new(),
+            body: r#"{"ok":true,"ts":"1.2"}"#.to_owned(),
+        }));
+        // By the same signature: nobody acknowledged it.
+        assert_eq!(door.send(GOOD, &payload.to_string()).await, (200, String::new()));
+    };
+    run_beside(&door.harness, beside).await;
+}

@@ -414,7 +414,7 @@ fn every_file_is_one_thing() {
 /// fault in one of them has the journal and the keys, so they are counted as a whole, wherever a folder of them lies.
 ///
 /// A ceiling that only goes down: whoever deletes lowers it. One who has to raise it says why in `docs/decisions/`.
-const TRUSTED: usize = 72_136;
+const TRUSTED: usize = 72_266;
 
 #[test]
 fn what_is_trusted_stays_small() {

@@ -57,6 +57,7 @@ impl Extension for Slack {
 
 impl Channel for Slack {
     const CARRIES_FILES: bool = true;
+    const SENDS_AT_ONCE: bool = true;
 
     async fn send(&self, message: OutboundMessage) -> Result<Delivery, Fault> {
         self.ear.channel.send(message).await

@@ -176,7 +176,7 @@ bytes() { stat -c %s "$@" | awk '{ all += $1 } END { print all }'; }
 # release is built. `docs/decisions/0058-installation.md` says what stands behind them.
 case "$profile" in
     dev) bounds=(92 180 68 68) ;;
-    *) bounds=(42 66 44 44) ;;
+    *) bounds=(34 54 24 24) ;;
 esac
 sizes=("$(bytes "$root/bin/drupe")" "$(bytes "$root"/lib/drupe/*.so)" "$(bytes "$out/$name.tar.xz")" \
     "$(bytes "$out/drupe_${version}_$debian.deb")")

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::{
     Context, Facts,
-    client::Daemon,
+    client::{Daemon, Pauses},
     config,
     ext::check::quarantined,
     failure::{Failure, status},
@@ -78,10 +78,22 @@ pub fn absolute(model: &str, here: &Path) -> String {
     }
 }
 
-/// What to say where the offline model answers.
+/// How often a daemon is asked that does not know its model: for a second in all.
+const ATTEMPTS: usize = 8;
+
+/// What to say where the offline model answers. Whoever answers while a kernel begins does not know that, also in the moment in which it takes
+/// over.
 pub fn offline_notice(daemon: &Daemon<'_>) -> Option<&'static str> {
-    let status: Status = daemon.once(method::STATUS, &Value::Null).ok()?;
-    is_offline(status.model.as_deref()?).then_some(
+    let mut pauses = Pauses::default();
+    let known = |_| {
+        let status: Option<Status> = daemon.once(method::STATUS, &Value::Null).ok();
+        status.and_then(|status| status.model).or_else(|| {
+            pauses.sleep();
+            None
+        })
+    };
+    let model = (0..ATTEMPTS).find_map(known)?;
+    is_offline(&model).then_some(
         "the offline model answers: it follows rules and is no language model; for a real one set OPENAI_API_KEY or \
          ANTHROPIC_API_KEY, or configure a provider",
     )

@@ -17,7 +17,7 @@ use self::{
     relay::{Relay, SentMail, Trouble},
 };
 use crate::{
-    chat::{Gate, effects, obedient},
+    chat::{Gate, WIDE_LIMITS, effects, obedient},
     harness::{
         Daemon,
         model_server::{ModelServer, Say, latest},
@@ -91,7 +91,7 @@ impl Scene {
             address.unwrap_or_else(|| relay.address.clone())
         );
         let approvals = "approvals: {preauthorized: all, people: [email/ada_at_example.org]}\n";
-        let mut daemon = Daemon::home(&(server.config() + approvals + settings + &config));
+        let mut daemon = Daemon::home(&(server.config() + WIDE_LIMITS + approvals + settings + &config));
         daemon.variable("EMAIL_PASSWORD", PASSWORD);
         daemon.plugin("careful", "faulty", "config: {prefix: careful, careful: true}\n");
         daemon.run();

@@ -80,10 +80,10 @@ fn of_many_mails_none_is_lost_or_doubled_although_connections_end() {
     assert!(run(&crowd).is_none_or(|tally| tally == (0, 0)));
 }
 
-/// Takes minutes: `cargo test -p drupe --test end_to_end email::crowd -- --ignored --nocapture`.
+/// Takes many minutes: `cargo test -p drupe --test end_to_end email::crowd::of_ten_thousand -- --ignored --nocapture`.
 #[test]
-#[ignore = "takes minutes, since nobody knows when nothing comes any more"]
-fn neither_is_any_when_kernels_die() {
-    let crowd = Crowd { people: 10, messages: 100, one_of: 40, each: 10, kills: true };
+#[ignore = "takes many minutes"]
+fn of_ten_thousand_mails_none_is_lost_or_doubled() {
+    let crowd = Crowd { people: 200, messages: 10_000, one_of: 200, each: 500, kills: true };
     assert!(run(&crowd).is_none_or(|tally| tally == (0, 0)));
 }

@@ -166,3 +166,12 @@ impl<S: ChatService> ChatChannel<S> {
         }
     }
 }
+
+/// Says in the text of a message that a file of it is not there, and why.
+pub fn file_not_taken(text: &mut String, name: &str, why: &str) {
+    let name: String = name.chars().filter(|letter| !letter.is_control()).take(100).collect();
+    if !text.is_empty() {
+        text.push_str("\n\n");
+    }
+    text.push_str(&format!("[A file came with this message, {name:?}, and was not taken: {why}]"));
+}

@@ -88,7 +88,7 @@ mod text;
 pub use self::{
     buttons::{Button, ButtonStyle},
     channel::ChatChannel,
-    hear::{HeardMessage, WriterWish},
+    hear::{HeardMessage, WriterWish, file_not_taken},
     kept::{KeptState, Recent},
     record::ChannelRecord,
     service::{ChatService, NewPost, SendFailure},

@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use drupe_channel::{ChatChannel, ChatService, HeardMessage, SendFailure, Taking, WriterWish};
+use drupe_channel::{
+    ChatChannel, ChatService, HeardMessage, SendFailure, Taking, WriterWish, file_not_taken,
+};
 use drupe_extension_api::{prelude::*, wire::MOST_FILES};
 use tokio::sync::Semaphore;
 
@@ -80,7 +82,7 @@ impl SlackEar {
                     // Of the daemon's own disk there may be room again; whoever has the file may never give it.
                     None if code == FaultCode::Unavailable && !files.is_empty() => {
                         if let WriterWish::Answer { text, .. } = &mut heard.wish {
-                            files.drain(..).for_each(|file| not_taken(text, &file.name, &fault.message));
+                            files.drain(..).for_each(|file| file_not_taken(text, &file.name, &fault.message));
                         }
                         again = AGAIN.iter();
                     }
@@ -103,7 +105,7 @@ impl SlackEar {
         for (nth, file) in files.iter().enumerate() {
             if nth == MOST_FILES {
                 let more = files.len() - nth;
-                not_taken(
+                file_not_taken(
                     &mut text,
                     &file.name,
                     &format!("it and all behind it, {more} in all, are too many"),
@@ -114,12 +116,12 @@ impl SlackEar {
                 Ok(file) => found.push(file),
                 // What the service has no name for is said here.
                 Err(SendFailure::Refused { code, said }) if code.is_empty() => {
-                    not_taken(&mut text, &file.name, &said);
+                    file_not_taken(&mut text, &file.name, &said);
                 }
                 Err(failure @ SendFailure::Refused { .. }) => {
                     let why = told(failure);
                     self.channel.host.warn(format!("a file is not taken in: {why}"));
-                    not_taken(&mut text, &file.name, &why);
+                    file_not_taken(&mut text, &file.name, &why);
                 }
                 // It only asks, so that it can be asked again.
                 Err(failure) => return Err(Fault::new(FaultCode::Unavailable, told(failure))),
@@ -178,13 +180,4 @@ impl SlackEar {
             pause = (pause * 2).min(Duration::from_secs(60));
         }
     }
-}
-
-/// Says in a message that a file of it is not there.
-fn not_taken(text: &mut String, name: &str, why: &str) {
-    let name: String = name.chars().filter(|letter| !letter.is_control()).take(100).collect();
-    if !text.is_empty() {
-        text.push_str("\n\n");
-    }
-    text.push_str(&format!("[A file came with this message, {name:?}, and was not taken: {why}]"));
 }

@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use drupe_channel::{ChatChannel, HeardMessage, SendFailure, WriterWish};
+use drupe_channel::{ChatChannel, HeardMessage, SendFailure, WriterWish, file_not_taken};
 use drupe_extension_api::prelude::*;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -139,7 +139,7 @@ impl Ear {
             {
                 let files = std::mem::take(&mut incoming.files);
                 if let WriterWish::Answer { text, .. } = &mut incoming.heard.wish {
-                    files.iter().for_each(|file| not_taken(text, &file.name, &fault.message));
+                    files.iter().for_each(|file| file_not_taken(text, &file.name, &fault.message));
                 }
                 self.wants(&incoming).await?
             }
@@ -190,7 +190,7 @@ impl Ear {
             };
             match asked {
                 Ok(fetch) => found.push(InboundFile { name: name.clone(), source: FileSource::Fetch(fetch) }),
-                Err(why) => not_taken(&mut text, name, &why),
+                Err(why) => file_not_taken(&mut text, name, &why),
             }
         }
         let wish = WriterWish::Answer { text, files: found };
@@ -201,13 +201,4 @@ impl Ear {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
     }
-}
-
-/// Says in a message that a file of it is not there.
-fn not_taken(text: &mut String, name: &str, why: &str) {
-    let name: String = name.chars().filter(|letter| !letter.is_control()).take(100).collect();
-    if !text.is_empty() {
-        text.push_str("\n\n");
-    }
-    text.push_str(&format!("[A file came with this message, {name:?}, and was not taken: {why}]"));
 }

@@ -412,3 +412,38 @@ fn a_backup_is_encrypted_by_age_and_read_by_it() {
     let refused = daemon.drupe(&["backup", "--encrypt", "-"]);
     assert!(text(&refused.stderr).contains("neither a recipient"), "{refused:?}");
 }
+
+#[test]
+fn a_backup_of_the_operator_is_encrypted_for_whom_the_configuration_names_unless_it_says_otherwise() {
+    let keys = tempfile::tempdir().expect("a folder");
+    let (key, other) = (keys.path().join("key"), keys.path().join("other"));
+    let Some(recipient) = key_of_age(&key) else { return };
+    let another = key_of_age(&other).expect("it is there");
+    let mut daemon = Daemon::home(&format!("journal: {{backup: {{recipients: [{recipient}]}}}}\n"));
+    daemon.variable("PATH", &std::env::var("PATH").unwrap_or_default());
+    daemon.run();
+    stop(&mut daemon);
+    let made = |arguments: &[&str]| {
+        let said = daemon.says(&[&["backup"], arguments].concat());
+        said.lines().next().expect("the file").to_owned()
+    };
+    let opens = |file: &str, key: &Path| {
+        let check = ["restore", "--check", file, "--identity", &key.display().to_string()];
+        daemon.drupe(&check).status.success()
+    };
+    let by_default = made(&[]);
+    assert!(by_default.ends_with(".tar.gz.age"), "{by_default}");
+    assert!(opens(&by_default, &key) && !opens(&by_default, &other));
+    let named = made(&["--encrypt", &another]);
+    assert!(opens(&named, &other) && !opens(&named, &key));
+    let plain = made(&["--plain"]);
+    assert!(plain.ends_with(".tar.gz"), "{plain}");
+    daemon.says(&["restore", "--check", &plain]);
+
+    // Where it is not known for whom, nobody gets one that everybody can read.
+    daemon.write("drupe.yaml", "journal: {backup: {recipients: nobody}}\n");
+    let refused = daemon.drupe(&["backup"]);
+    assert_eq!(refused.status.code(), Some(78), "{refused:?}");
+    assert!(text(&refused.stderr).contains("--plain"), "{refused:?}");
+    assert!(made(&["--plain"]).ends_with(".tar.gz"));
+}

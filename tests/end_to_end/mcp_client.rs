@@ -378,7 +378,13 @@ fn skills_of_a_server_that_is_not_ours_are_told_and_loaded_and_wait_once_they_ch
     listed.unwrap_or_else(|| panic!("{}\n{}", skills(), daemon.log()));
     assert_eq!(skills()["revision"], "2026-07-28");
     let tool = "docs__load_skill";
-    until("they are offered", || daemon.offers(tool).then_some(())).expect("a tool");
+    // The kernel hears of them a moment after they are listed.
+    let told = || {
+        daemon.turn(&unique(), "hello");
+        let asked = model.requests().last().map(ToString::to_string).unwrap_or_default();
+        asked.contains("- refunds: Gives money back.").then_some(())
+    };
+    until("they are told", told).unwrap_or_else(|| panic!("{}\n{}", skills(), daemon.log()));
     // Each conversation has a program of its own, which looks at its folders when it begins.
     let session = |name: &'static str| {
         let daemon = &daemon;
@@ -391,8 +397,6 @@ fn skills_of_a_server_that_is_not_ours_are_told_and_loaded_and_wait_once_they_ch
         "{given}"
     );
     assert!(!given.contains("license"), "its keys are no instructions: {given}");
-    let told = model.requests().last().map(ToString::to_string).unwrap_or_default();
-    assert!(told.contains("- refunds: Gives money back."), "{told}");
     for path in ["refs/a%20letter.md", "refs/a letter.md"] {
         let file = load(json!({"name": "refunds", "file": path}));
         assert!(file.contains("Dear Ada"), "{file}");

@@ -16,6 +16,8 @@ mod threads;
 
 use std::time::Duration;
 
+use crate::harness::Daemon;
+
 /// How often each call fails, and whether every way to fail is tried in every place.
 struct Effort {
     runs: usize,
@@ -61,4 +63,9 @@ fn print_head() {
 /// that runs all tests at once.
 fn soon() -> Duration {
     Duration::from_secs(if Effort::of_this_run().whole { 2 } else { 15 })
+}
+
+/// How many silent kernels nobody is blamed for, since a busy machine did not let them run.
+fn stood_still(daemon: &Daemon) -> usize {
+    daemon.log().matches("nobody is blamed").count()
 }

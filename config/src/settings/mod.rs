@@ -213,7 +213,7 @@ keys! {
         keep: usize = 7 => Shape::Integer { min: 1, max: 1000 };
         /// Where they are, by default `backups` in the home.
         directory (serialize_with = "crate::files::shown_path"): Option<PathBuf> => Shape::Text(&forms::SETTING);
-        /// For whom they are encrypted by the program `age`, secrets included; without any they are not.
+        /// For whom they are encrypted by the program `age`, secrets included, and those of `drupe backup`; without any they are not.
         recipients: Vec<String> = EMPTY => Shape::AtMost(16, &Shape::List(&Shape::Text(&forms::RECIPIENT)));
     }
 }

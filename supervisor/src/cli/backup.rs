@@ -6,13 +6,13 @@ use std::{
 };
 
 use drupe_backup::{BackupError, FOLDER, MadeBackup, Omitted, Order, check, make};
-use drupe_config::{Sources, default_file, load_config};
+use drupe_config::{BackupConfig, load_config};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    Context, Facts,
+    Context, Facts, config,
     console::table,
     failure::{Failure, status},
     figures::many,
@@ -24,9 +24,13 @@ pub struct Backup {
     /// The file to make, or the folder to make it in; by default `journal.backup.directory`, or `backups` in the home
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Encrypt it for this recipient by the program `age`, secrets included; may be repeated. A key, or a file of keys
+    /// Encrypt it for this recipient by the program `age`, secrets included; may be repeated. A key, or a file of keys; by default
+    /// those of `journal.backup.recipients`
     #[arg(long, value_name = "RECIPIENT")]
     encrypt: Vec<String>,
+    /// Do not encrypt it, whoever the recipients of `journal.backup.recipients` are
+    #[arg(long, conflicts_with = "encrypt")]
+    plain: bool,
     /// Take secrets along, readable for whoever has the file
     #[arg(long)]
     with_secrets: bool,
@@ -39,8 +43,15 @@ pub struct Backup {
 
 impl Backup {
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
-        let usual = folder(context);
-        let ending = if self.encrypt.is_empty() { "tar.gz" } else { "tar.gz.age" };
+        let configured = configured(context);
+        let usual = folder(context, configured.as_ref());
+        let encrypt = match (self.encrypt, configured) {
+            _ if self.plain => Vec::new(),
+            (named, _) if !named.is_empty() => named,
+            (_, Some(configured)) => configured.recipients,
+            (_, None) => return Err(unknown_recipients()),
+        };
+        let ending = if encrypt.is_empty() { "tar.gz" } else { "tar.gz.age" };
         let name = format!("drupe-{}.{ending}", Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ"));
         let file = match self.file.map(|file| context.here.join(file)) {
             None => {
@@ -53,7 +64,7 @@ impl Backup {
         let made = make(&Order {
             home: context.home().path().to_owned(),
             file,
-            encrypt: self.encrypt,
+            encrypt,
             secrets: self.with_secrets,
             workspace: self.with_workspace,
             except: vec![usual],
@@ -70,18 +81,22 @@ impl Backup {
     }
 }
 
-/// Where backups are where none is named: what the configuration says, or the home's own folder where it has a fault, which is
-/// no reason to make no backup.
-pub fn folder(context: &Context) -> PathBuf {
-    let home = context.home().path();
-    let sources = Sources {
-        file: context.config.clone().or_else(|| default_file(home)),
-        home: home.to_owned(),
-        environment: context.environment.text.clone(),
-        overrides: Vec::new(),
-    };
-    let named = load_config(&sources).ok().and_then(|loaded| loaded.value.journal.backup.directory);
-    named.unwrap_or_else(|| home.join(FOLDER))
+/// What the configuration says of backups; nothing where it has a fault.
+pub fn configured(context: &Context) -> Option<BackupConfig> {
+    load_config(&config::sources(context)).ok().map(|loaded| loaded.value.journal.backup)
+}
+
+/// Where backups are where none is named: what the configuration says, or the home's own folder.
+pub fn folder(context: &Context, configured: Option<&BackupConfig>) -> PathBuf {
+    let named = configured.and_then(|configured| configured.directory.clone());
+    named.unwrap_or_else(|| context.home().path().join(FOLDER))
+}
+
+/// A backup that the operator wants to be encrypted must not become one that everybody reads.
+fn unknown_recipients() -> Failure {
+    let message = "the configuration has a fault, so it is not known for whom a backup is encrypted";
+    Failure::new(status::CONFIG, message)
+        .help("`drupe config show` says where; `--encrypt RECIPIENT` and `--plain` need no configuration")
 }
 
 fn make_folder(folder: &PathBuf) -> Result<(), Failure> {

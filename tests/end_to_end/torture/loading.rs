@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     Effort, Row, print_head,
     scene::{Outcome, Scene},
-    soon,
+    soon, stood_still,
 };
 use crate::harness::plugins::switch;
 
@@ -154,7 +154,7 @@ fn hangs(scene: &Scene, act: &str, stage: &str, began: Instant) {
     let took = began.elapsed();
     let status = status.unwrap_or_else(|| panic!("{act} in {stage}, {isolation}:\n{}", scene.daemon.log()));
     let (state, reason) = scene.daemon.extension("torture");
-    let restarts = u64::from(scene.in_process());
+    let restarts = usize::from(scene.in_process()) + stood_still(&scene.daemon);
     assert_eq!(status["restarts"], restarts, "{act} in {stage}, {isolation}: {status}");
     if scene.in_process() {
         assert_eq!(state, "quarantined", "{reason}");

@@ -49,13 +49,15 @@ fn a_service_that_computes_without_end_is_started_again() {
     Row { what: "spin", place: "service", isolation, how: &reason, named, ready: None, lost }.print();
 }
 
-/// Why it was taken out.
+/// Why it was taken out. It takes ten looks, each of which may wait for all extensions of a busy machine to say how they are.
 fn lost(daemon: &Daemon) -> String {
-    let found = until("it is taken out", || {
-        let shown = daemon.client().ask("extensions.show", serde_json::json!({"id": "serving"})).ok()?;
-        let history = shown["history"].as_array()?.clone();
-        let lost = history.iter().find(|change| change["state"] == "degraded")?;
-        lost["reason"].as_str().map(str::to_owned)
+    let found = (0..4).find_map(|_| {
+        until("it is taken out", || {
+            let shown = daemon.client().ask("extensions.show", serde_json::json!({"id": "serving"})).ok()?;
+            let history = shown["history"].as_array()?.clone();
+            let lost = history.iter().find(|change| change["state"] == "degraded")?;
+            lost["reason"].as_str().map(str::to_owned)
+        })
     });
     found.unwrap_or_else(|| panic!("{}", daemon.log()))
 }

@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use super::{
     Context, Facts,
-    backup::folder,
+    backup::{configured, folder},
     ext::check::quarantined,
     failure::{Failure, status},
 };
@@ -60,7 +60,7 @@ impl Doctor {
         if !findings.iter().any(|finding| finding.ends) {
             let loaded = settings::look(context, &mut findings);
             let status = daemon::look(context, now, &mut findings);
-            let places = (context.home(), &*folder(context));
+            let places = (context.home(), &*folder(context, configured(context).as_ref()));
             let journal = journal::look(places, status.is_some(), now, &mut findings);
             if let Some(config) = &loaded {
                 let failed = status.as_ref().and_then(|status| status.backup.as_ref()?.failed.as_ref());

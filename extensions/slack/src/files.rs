@@ -31,6 +31,36 @@ pub struct SlackFile {
     pub id: String,
     /// Nothing where the event does not say it.
     pub name: String,
+    /// The message with which it must have been shared. It is there for a file that only the text of a message names: whoever writes can name any.
+    #[serde(skip)]
+    pub shared_with: Option<SharedMessage>,
+}
+
+/// A message with which files were shared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedMessage {
+    pub channel: String,
+    pub ts: String,
+}
+
+/// Files that the text of a message names. A mention may come with them there alone, before the same message comes with its `files`
+/// (<https://github.com/NousResearch/hermes-agent/pull/77141>, read on 2026-11-28).
+pub fn named_files(blocks: &Value, message: &SharedMessage) -> Vec<SlackFile> {
+    let blocks = blocks.as_array().into_iter().flatten().filter(|block| block["type"] == "rich_text");
+    let mut parts: Vec<&Value> = blocks.collect();
+    let mut found = Vec::new();
+    // In the order of the text: what a part holds stands before what comes after it.
+    parts.reverse();
+    while let Some(part) = parts.pop() {
+        parts.extend(part["elements"].as_array().into_iter().flatten().rev());
+        let id = part["file_id"].as_str().filter(|_| part["type"] == "file");
+        found.extend(id.map(|id| SlackFile {
+            id: id.to_owned(),
+            name: String::new(),
+            shared_with: Some(message.clone()),
+        }));
+    }
+    found
 }
 
 impl SlackApp {
@@ -40,6 +70,11 @@ impl SlackApp {
     /// [`SendFailure::Refused`] where it would be the same later, with why.
     pub async fn file(&self, sent: &SlackFile) -> Result<InboundFile, SendFailure> {
         let told = self.api.read("files.info", &[("file", &sent.id)]).await?;
+        // The service may know it a moment later.
+        if sent.shared_with.as_ref().is_some_and(|message| !was_shared(&told["file"], message)) {
+            let why = "Slack does not say that it was sent with this message";
+            return Err(SendFailure::NotSent(Fault::new(FaultCode::Unavailable, why)));
+        }
         let (name, fetch) = fetched_by(&told["file"], sent, &self.files)?;
         Ok(InboundFile { name, source: FileSource::Fetch(fetch) })
     }
@@ -141,6 +176,13 @@ fn stands_in(told: &Value, channel: &str) -> bool {
         || ["public", "private"].iter().any(|kind| told["shares"][*kind][channel].is_array())
 }
 
+/// Whether a file, of which the service tells this, was shared with a message.
+fn was_shared(told: &Value, message: &SharedMessage) -> bool {
+    let shares =
+        ["public", "private"].iter().filter_map(|kind| told["shares"][*kind][&message.channel].as_array());
+    shares.flatten().any(|share| share["ts"] == message.ts)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,7 +198,7 @@ mod tests {
     fn fetched(more: Value) -> Result<(String, OutwardRequest), SendFailure> {
         let mut told = known();
         told.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
-        fetched_by(&told, &SlackFile { id: "F1".into(), name: "sent.png".into() }, FILES)
+        fetched_by(&told, &SlackFile { id: "F1".into(), name: "sent.png".into(), shared_with: None }, FILES)
     }
 
     #[test]
@@ -210,6 +252,42 @@ mod tests {
         }
         for odd in [json!({}), json!({"channels": "C1", "shares": []}), Value::Null] {
             assert!(!stands_in(&odd, "C1"), "{odd}");
+        }
+    }
+
+    #[test]
+    fn files_that_a_text_names_are_found_in_its_order_and_nothing_else_is() {
+        let section = |elements: Value| json!({"type": "rich_text_section", "elements": elements});
+        let blocks = json!([
+            {"type": "rich_text", "elements": [
+                section(json!([{"type": "user", "user_id": "UBOT"}, {"type": "file", "file_id": "F1", "url": "https://x.slack.com/F1"}])),
+                {"type": "rich_text_list", "elements": [section(json!([{"type": "file", "file_id": "F2"}, {"type": "text", "text": "F4"}]))]},
+                section(json!([{"type": "canvas", "file_id": "F5"}, {"type": "file", "file_id": 7}, {"type": "file", "file_id": "F3"}])),
+            ]},
+            {"type": "section", "elements": [{"type": "file", "file_id": "F6"}]},
+        ]);
+        let message = SharedMessage { channel: "C1".into(), ts: "1.2".into() };
+        let found = named_files(&blocks, &message);
+        assert!(found.iter().all(|file| file.shared_with.as_ref() == Some(&message)), "{found:?}");
+        let ids: Vec<_> = found.iter().map(|file| file.id.as_str()).collect();
+        assert_eq!(ids, ["F1", "F2", "F3"]);
+        for odd in [json!(7), json!([7, null, {"type": "rich_text", "elements": 7}])] {
+            assert_eq!(named_files(&odd, &message), []);
+        }
+    }
+
+    #[test]
+    fn a_file_was_shared_with_the_message_of_which_the_service_says_so() {
+        let message = SharedMessage { channel: "C1".into(), ts: "1.2".into() };
+        for kind in ["public", "private"] {
+            assert!(was_shared(&json!({"shares": {kind: {"C1": [{"ts": "1.1"}, {"ts": "1.2"}]}}}), &message));
+        }
+        for other in [
+            json!({"shares": {"public": {"C1": [{"ts": "1.1"}], "C2": [{"ts": "1.2"}]}}}),
+            json!({"shares": {"public": {"C1": "1.2"}}, "channels": ["C1"]}),
+            Value::Null,
+        ] {
+            assert!(!was_shared(&other, &message), "{other}");
         }
     }
 

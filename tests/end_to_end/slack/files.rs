@@ -90,6 +90,27 @@ fn a_file_lies_in_the_workspace_with_its_bytes_and_is_read() {
 }
 
 #[test]
+fn a_mention_that_comes_before_its_files_has_those_that_were_shared_with_it_and_no_others() {
+    let scene = scene();
+    scene.slack.keep("F1", "a.txt", "text/plain", b"words that came later");
+    let mention = scene.slack.with_named(scene.slack.mention(ANN, ROOM, None, "look"), "F1");
+    scene.slack.tell_of("F1", "shares", json!({"public": {ROOM: [{"ts": mention["ts"]}]}}));
+    let mut message = scene.slack.with_files(mention.clone(), &["F1"]);
+    (message["type"], message["channel_type"], message["subtype"]) =
+        (json!("message"), json!("channel"), json!("file_share"));
+    scene.slack.push([mention, message]);
+    scene.until_there(ROOM, "read words that came later");
+    scene.until_acknowledged();
+    assert_eq!(scene.slack.texts(ROOM).len(), 1, "it is one message: {:?}", scene.slack.texts(ROOM));
+    // Whoever writes can name a file that others shared elsewhere.
+    scene.slack.keep("F2", "b.txt", "text/plain", b"words of others");
+    scene.slack.tell_of("F2", "shares", json!({"private": {"C0OTHER": [{"ts": "1.1"}]}}));
+    scene.slack.push([scene.slack.with_named(scene.slack.mention(ANN, ROOM, None, "and that"), "F2")]);
+    scene.until_there(ROOM, "Slack does not say that it was sent with this message");
+    assert_eq!(scene.slack.calls("file").len(), 1, "it is not fetched");
+}
+
+#[test]
 fn what_cannot_be_had_is_told_in_place_of_the_file_and_no_page_is_taken_for_one() {
     let scene = scene();
     let chat = chat_of(ANN);

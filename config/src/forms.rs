@@ -122,8 +122,10 @@ pub(crate) static INTERVAL: Text = form(
     Some("^(daily|hourly|[0-9]+[mhd])$"),
 );
 /// For whom something is encrypted by the program `age`.
-pub(crate) static RECIPIENT: Text = form(
-    "a recipient of `age`: `age1…`, as `age-keygen` says it, or a public key of SSH, `ssh-ed25519 …` or `ssh-rsa …`",
+// What stands there by mistake is the private key, which the same program writes into the same file.
+pub(crate) static RECIPIENT: Text = Text { secret: true, ..PUBLIC_KEY };
+const PUBLIC_KEY: Text = form(
+    "a recipient of `age`, which is public: `age1…`, as `age-keygen -y KEYFILE` says it, or a public key of SSH, `ssh-ed25519 …` or `ssh-rsa …`",
     is_recipient,
     Some("^(age1[0-9a-z]+|ssh-(ed25519|rsa) [A-Za-z0-9+/]{40,}={0,2}( .*)?)$"),
 );
@@ -191,10 +193,9 @@ fn is_recipient(text: &str) -> bool {
         return ["ssh-ed25519", "ssh-rsa"].contains(&kind) && key.len() >= 40 && key.bytes().all(usual);
     }
     let Some((name, data)) = text.rsplit_once('1').filter(|_| text.starts_with("age1")) else { return false };
-    let data: Option<Vec<u32>> = data.chars().map(|c| Some(LETTERS.find(c)? as u32)).collect();
-    let (high, low) =
-        (name.bytes().map(|byte| u32::from(byte) >> 5), name.bytes().map(|byte| u32::from(byte) & 31));
+    let data = data.chars().map(|c| Some(LETTERS.find(c)? as u32)).collect::<Option<Vec<u32>>>();
     let Some(data) = data else { return false };
+    let (high, low) = (name.bytes().map(|b| u32::from(b) >> 5), name.bytes().map(|b| u32::from(b) & 31));
     let sum = high.chain([0]).chain(low).chain(data).fold(1, |sum: u32, value| {
         let carried = SUMS.iter().enumerate().filter(|(bit, _)| sum >> (25 + bit) & 1 == 1);
         carried.fold((sum & 0x01ff_ffff) << 5 ^ value, |sum, (_, term)| sum ^ term)

@@ -438,6 +438,14 @@ fn a_backup_of_the_operator_is_encrypted_for_whom_the_configuration_names_unless
     assert!(opens(&named, &other) && !opens(&named, &key));
     let plain = made(&["--plain"]);
     assert!(plain.ends_with(".tar.gz"), "{plain}");
+    // Whatever its name says.
+    let odd = keys.path().join("plain.age").display().to_string();
+    let said = daemon.drupe(&["backup", "--plain", &odd]);
+    assert!(text(&said.stderr).contains("; checked; not encrypted"), "{said:?}");
+    let missing = daemon.drupe(&["restore", "--check", "/nonexistent/backup"]);
+    assert_eq!(missing.status.code(), Some(66), "{missing:?}");
+    let wrong = daemon.drupe(&["restore", "--check", "/etc/hostname"]);
+    assert_eq!(wrong.status.code(), Some(65), "{wrong:?}");
     daemon.says(&["restore", "--check", &plain]);
 
     // Where it is not known for whom, nobody gets one that everybody can read.

@@ -492,3 +492,63 @@ fn a_report_has_no_secret_and_nothing_of_conversations() {
     }
     assert_eq!(daemon.drupe(&["doctor", "--report", "--json"]).status.code(), Some(2), "{}", json!(report));
 }
+
+#[test]
+fn a_restore_that_is_not_finished_is_named_and_nothing_is_written_into_it() {
+    let mut daemon = used();
+    fs::write(daemon.path().join(".env"), "KEY=kept\n").expect("a file");
+    set_mode(daemon.path().join(".env"), 0o600);
+    daemon.write(".restore/list.json", r#"{"aside": "before-restore-1", "old": ["drupe.yaml"], "new": []}"#);
+    for verb in [&["secret", "remove", "KEY"][..], &["init", "--provider", "offline", "--channel", "none"]] {
+        let refused = daemon.drupe(verb);
+        assert!(text(&refused.stderr).contains("is not finished"), "{refused:?}");
+    }
+    assert_eq!(fs::read_to_string(daemon.path().join(".env")).expect("a file"), "KEY=kept\n");
+    is_named(&mut daemon, ("fault", "home", "is not finished"), "`drupe run` finishes it", starts);
+}
+
+#[test]
+fn what_the_operator_has_turned_on_and_lacks_something_is_named() {
+    let mut daemon = used();
+    daemon.write("drupe.yaml", "extensions: {notify: {enabled: true}}\n");
+    daemon.run();
+    is_named(
+        &mut daemon,
+        ("warning", "extensions", "`notify` is turned on and does not work"),
+        "`drupe ext disable notify`",
+        does(&["ext", "disable", "notify"]),
+    );
+}
+
+#[test]
+fn what_is_made_right_is_no_fault_any_more() {
+    let daemon = used();
+    daemon.write(".env", "KEY=x\n");
+    set_mode(daemon.path().join(".env"), 0o644);
+    let (found, ended) = findings(&daemon, &[]);
+    assert!(ended == Some(1) && named(&found, "fault", "configuration", ".env").is_some(), "{found:#?}");
+    let (found, ended) = findings(&daemon, &["--fix"]);
+    assert_eq!(ended, Some(0), "{found:#?}");
+    let mended = found.iter().find(|finding| finding["mended"].to_string().contains("mode 600"));
+    assert!(mended.is_some_and(|finding| finding["level"] == "fine"), "{found:#?}");
+}
+
+#[test]
+fn a_private_key_that_stands_where_a_public_one_belongs_is_shown_to_nobody() {
+    let mut daemon = used();
+    let key = "AGE-SECRET-KEY-1QLQ6Z0JHFUGWKJGKT8868ZVZ8UMNKF3V2A402W4WP9MHQQQQQQ";
+    daemon.write("drupe.yaml", &format!("journal: {{backup: {{every: daily, recipients: [\"{key}\"]}}}}\n"));
+    daemon.spawn();
+    assert_eq!(daemon.ended(), Some(78), "{}", daemon.log());
+    let said = [
+        daemon.log(),
+        text(&daemon.drupe(&["doctor", "--offline"]).stdout),
+        text(&daemon.drupe(&["doctor", "--offline", "--report"]).stdout),
+        text(&daemon.drupe(&["backup"]).stderr),
+        fs::read_to_string(daemon.path().join("state/supervisor.log")).unwrap_or_default(),
+    ];
+    assert!(said[..3].iter().all(|said| said.contains("which is public")), "{said:?}");
+    for said in said {
+        assert!(!said.contains(&key[..24]), "{said}");
+    }
+}

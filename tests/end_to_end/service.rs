@@ -247,6 +247,31 @@ fn what_would_be_another_line_of_a_unit_is_refused() {
 }
 
 #[test]
+fn a_service_of_the_machine_may_write_where_the_configuration_says_that_it_writes() {
+    let user = User::with_systemd(0);
+    let (home, backups) = (user.at("home"), user.at("backups"));
+    fs::create_dir(&home).expect("a folder");
+    fs::create_dir(&backups).expect("a folder");
+    let missing = user.at("missing");
+    let keys = format!(
+        "journal: {{backup: {{every: daily, directory: {}}}, retention: {{max_age_days: 9, archive: {}}}}}\n",
+        backups.display(),
+        missing.display()
+    );
+    fs::write(home.join("drupe.yaml"), keys).expect("a file");
+    let install =
+        ["install", "--system", "--user-name", "root", "--dry-run", "--home", home.to_str().expect("text")];
+    let shown = user.drupe(&install);
+    let unit = text(&shown.stdout);
+    assert!(unit.contains(&format!("ReadWritePaths=\"{}\"", backups.display())), "{shown:?}");
+    let remark = text(&shown.stderr);
+    assert!(
+        !unit.contains("missing") && remark.contains(&format!("`{}` is not there", missing.display())),
+        "{shown:?}"
+    );
+}
+
+#[test]
 fn systemd_finds_no_fault_in_either_unit() {
     let user = User::with_systemd(0);
     fs::write(user.at("key"), "x").expect("a file");

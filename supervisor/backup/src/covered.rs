@@ -111,7 +111,7 @@ impl Covered {
             Err(error) => return self.unread(&name, &error),
         };
         let kind = found.file_type();
-        if kind.is_file() && is_secret(&name, own) && !wanted.secrets {
+        if !kind.is_dir() && is_secret(&name, own) && !wanted.secrets {
             return self.left_out(
                 &name,
                 "it holds secrets: `--encrypt` or `--with-secrets` takes it along",

@@ -214,6 +214,12 @@ impl<'a> Packing<'a> {
             };
             let mut header = header(EntryType::Symlink, 0o777, 0, self.manifest.made);
             self.tar.append_link(&mut header, name, &target).at(&self.order.file)?;
+            if !self.is_inside(path) {
+                self.left_out(
+                    name,
+                    &format!("it is a link, and `{target}`, to which it leads, is not taken along"),
+                );
+            }
             self.manifest.entries.insert(name.clone(), Packed::Link { target });
         } else if databases::is_database(path) {
             let copy = self.work.join("database");
@@ -233,6 +239,12 @@ impl<'a> Packing<'a> {
             self.plain(name, mode, path, found.len())?;
         }
         Ok(())
+    }
+
+    /// Whether a link leads to what the home has itself.
+    fn is_inside(&self, link: &Path) -> bool {
+        let home = self.order.home.canonicalize();
+        home.is_ok_and(|home| link.canonicalize().is_ok_and(|real| real.starts_with(home)))
     }
 
     /// A file that others may write to meanwhile.

@@ -149,7 +149,13 @@ fn unpack(home: &Path, file: &Path, identity: Option<&Path>, new: &Path) -> Resu
         () if is_environment(name) => manifest.secrets,
         () => true,
     };
-    let old = top(home)?.into_iter().filter(covers).collect();
+    let old: Vec<String> = top(home)?.into_iter().filter(covers).collect();
+    let stays = |name: &&String| !old.contains(name) && fs::symlink_metadata(home.join(name)).is_ok();
+    if let Some(name) = new.iter().find(stays) {
+        let why =
+            format!("it holds `{name}`, which stays in the home: move that away, or this file out of it");
+        return Err(BackupError::unusable(file, why));
+    }
     Ok(Staged {
         made: manifest.made,
         drupe: Some(manifest.drupe),

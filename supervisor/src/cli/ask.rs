@@ -180,9 +180,10 @@ fn standard_input() -> Result<String, Failure> {
 fn schema(file: &Path) -> Result<serde_json::Value, Failure> {
     let name = file.display();
     let text = std::fs::read_to_string(file)
-        .map_err(|error| Failure::new(66, format!("`{name}` cannot be read: {error}")))?;
+        .map_err(|error| Failure::new(status::NO_INPUT, format!("`{name}` cannot be read: {error}")))?;
     serde_json::from_str(&text).map_err(|error| {
-        Failure::new(65, format!("`{name}` is not JSON: {error}")).help("`--schema` takes a JSON Schema")
+        Failure::new(status::WRONG_INPUT, format!("`{name}` is not JSON: {error}"))
+            .help("`--schema` takes a JSON Schema")
     })
 }
 

@@ -51,7 +51,8 @@ impl Backup {
             (_, Some(configured)) => configured.recipients,
             (_, None) => return Err(unknown_recipients()),
         };
-        let ending = if encrypt.is_empty() { "tar.gz" } else { "tar.gz.age" };
+        let encrypted = !encrypt.is_empty();
+        let ending = if encrypted { "tar.gz.age" } else { "tar.gz" };
         let name = format!("drupe-{}.{ending}", Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ"));
         let file = match self.file.map(|file| context.here.join(file)) {
             None => {
@@ -74,7 +75,7 @@ impl Backup {
         } else {
             context.console.print(&made.file.display().to_string())?;
             made.remarks.iter().for_each(|remark| context.console.remark(remark));
-            context.console.remark(&told(&made));
+            context.console.remark(&told(&made, encrypted));
             left_out(context, &made.left_out);
         }
         Ok(0)
@@ -108,11 +109,11 @@ fn make_folder(folder: &PathBuf) -> Result<(), Failure> {
         .map_err(|error| Failure::unmade(&error, format!("`{}` cannot be made: {error}", folder.display())))
 }
 
-fn told(made: &MadeBackup) -> String {
+fn told(made: &MadeBackup, encrypted: bool) -> String {
     let journal = made.journal.map_or("no journal".into(), |version| format!("journal of version {version}"));
-    let checked = match made.file.extension().is_some_and(|ending| ending == "age") {
-        true => "what is in it was checked before it was encrypted",
-        false => "checked",
+    let checked = match encrypted {
+        true => "encrypted; what is in it was checked before",
+        false => "checked; not encrypted",
     };
     format!("{}, {}, {journal}; {checked}", size(made.bytes), many(made.files, "file", "files"))
 }
@@ -163,6 +164,10 @@ impl From<BackupError> for Failure {
             error if error.passes() => status::LATER,
             BackupError::Exists(_) | BackupError::NoHome(_) => status::CANNOT_CREATE,
             BackupError::Held { .. } => status::ABSENT,
+            BackupError::Io { error, .. } if error.kind() == io::ErrorKind::NotFound => status::NO_INPUT,
+            BackupError::Unusable { .. } | BackupError::Newer { .. } | BackupError::NewerJournal { .. } => {
+                status::WRONG_INPUT
+            }
             error if error.is_damage() => status::IO,
             _ => status::FAILED,
         };

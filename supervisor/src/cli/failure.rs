@@ -11,6 +11,10 @@ use super::console::plain;
 pub mod status {
     /// What was asked for failed.
     pub const FAILED: u8 = 1;
+    /// A file that was named does not hold what it should.
+    pub const WRONG_INPUT: u8 = 65;
+    /// A file that was named cannot be read.
+    pub const NO_INPUT: u8 = 66;
     /// No daemon serves the home.
     pub const ABSENT: u8 = 69;
     /// A fault of drupe itself.

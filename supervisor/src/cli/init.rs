@@ -23,7 +23,9 @@ use serde_json::json;
 use super::{
     Context, config,
     failure::{Failure, status},
-    fill, secret,
+    fill,
+    restore::not_half_restored,
+    secret,
 };
 
 /// A server of this machine, as Ollama's documentation gives its address
@@ -156,6 +158,7 @@ impl Init {
             return Err(Failure::new(status::FAILED, message)
                 .help("`drupe config show` says what holds, `drupe secret set NAME` keeps a key, `drupe doctor` looks at all of it"));
         }
+        not_half_restored(context.home().path())?;
         Home::create(context.home().path()).map_err(|error| {
             Failure::unmade(&error, format!("`{}` cannot be made: {error}", context.home().path().display()))
         })?;

@@ -1,8 +1,8 @@
 //! `drupe restore`: a backup becomes the home, while no daemon runs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use drupe_backup::{PutBack, Restored, check, journal_alone, restore};
+use drupe_backup::{BackupError, PutBack, Restored, check, is_cut_off, journal_alone, restore};
 
 use super::{Context, Facts, backup::left_out, failure::Failure, figures::many};
 
@@ -124,4 +124,12 @@ fn settled_lines(settled: &PutBack) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// What somebody writes into a home of which a part lies aside goes aside itself when the restore is finished.
+pub fn not_half_restored(home: &Path) -> Result<(), Failure> {
+    match is_cut_off(home) {
+        true => Err(BackupError::CutOff(home.to_owned()).into()),
+        false => Ok(()),
+    }
 }

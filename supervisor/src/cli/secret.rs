@@ -10,6 +10,7 @@ use serde_json::json;
 use super::{
     Context, Facts,
     failure::{Failure, status},
+    restore::not_half_restored,
 };
 
 /// The longest value that is taken.
@@ -34,6 +35,9 @@ pub struct OneSecret {
 impl SecretVerbs {
     pub fn execute(self, context: &Context) -> Result<u8, Failure> {
         let file = EnvFile::of(context.home().path())?;
+        if !matches!(self, Self::List(_)) {
+            not_half_restored(context.home().path())?;
+        }
         match self {
             Self::List(facts) => list(&file, &facts, context),
             Self::Set(OneSecret { name }) => {
@@ -100,7 +104,7 @@ pub fn value(name: &str) -> Result<String, Failure> {
     let value = value.strip_suffix('\n').map_or(value.as_str(), |value| value.trim_end_matches('\r'));
     if value.is_empty() || value.len() as u64 > LONGEST {
         return Err(Failure::new(status::FAILED, format!("`{name}` needs a value of 1 to {LONGEST} bytes"))
-            .help("`drupe secret remove` removes one"));
+            .help("give it on standard input, such as `printf %s \"$KEY\" | drupe …`"));
     }
     Ok(value.to_owned())
 }

@@ -16,7 +16,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use drupe_extension_api::control::{ExtensionDetail, Named, Power, TokenMade, TokenNew, TokenStatus, method};
+use drupe_extension_api::control::{
+    ExtensionDetail, ExtensionState, Named, Power, TokenMade, TokenNew, TokenStatus, method,
+};
 use rustix::process::{Pid, test_kill_process};
 use serde_json::Value;
 use uuid::Uuid;
@@ -50,6 +52,12 @@ pub struct Stdio {
     extension: String,
 }
 
+/// Whether an extension is in a state that it does not leave by itself.
+fn never_listens(state: ExtensionState) -> bool {
+    use ExtensionState::{AwaitingApproval, Disabled, Failed, Quarantined, Skipped};
+    matches!(state, AwaitingApproval | Disabled | Failed | Quarantined | Skipped)
+}
+
 /// A token that is revoked when the pipe ends.
 struct Lent<'a> {
     context: &'a Context,
@@ -62,14 +70,14 @@ impl Stdio {
     pub fn execute(self, protocol: &str, context: &Context) -> Result<u8, Failure> {
         let interrupt = Interrupt::take()?;
         drop(start::ensure(context, &interrupt, true)?);
-        let address = self.address(context)?;
+        let address = self.address(context, &interrupt)?;
         let lent = self.token(context)?;
         let stream = connect(address, protocol, &lent.token)?;
         pass(stream, &interrupt)
     }
 
     /// Where the extension listens, as soon as it does.
-    fn address(&self, context: &Context) -> Result<SocketAddr, Failure> {
+    fn address(&self, context: &Context, interrupt: &Interrupt) -> Result<SocketAddr, Failure> {
         let (since, mut pauses) = (Instant::now(), Pauses::default());
         loop {
             let named = Named { id: self.extension.clone() };
@@ -77,7 +85,10 @@ impl Stdio {
             if let Some(address) = detail.listening.first() {
                 return Ok(*address);
             }
-            if since.elapsed() > PATIENCE {
+            if interrupt.waits() {
+                return Err(Failure::said(status::INTERRUPTED));
+            }
+            if never_listens(detail.status.state) || since.elapsed() > PATIENCE {
                 let state = super::status::word(detail.status.state);
                 let message = format!("extension `{}` does not listen, it is {state}", self.extension);
                 return Err(Failure::new(status::FAILED, message)
@@ -90,8 +101,9 @@ impl Stdio {
     fn token<'a>(&self, context: &'a Context) -> Result<Lent<'a>, Failure> {
         if let Some(file) = &self.token_file {
             let path = context.here.join(file);
-            let token = fs::read_to_string(&path)
-                .map_err(|error| Failure::new(66, format!("`{}` cannot be read: {error}", path.display())))?;
+            let token = fs::read_to_string(&path).map_err(|error| {
+                Failure::new(status::NO_INPUT, format!("`{}` cannot be read: {error}", path.display()))
+            })?;
             return Ok(Lent { context, token: token.trim().to_owned(), name: None });
         }
         sweep(context)?;

@@ -256,3 +256,36 @@ fn what_a_killed_process_left_goes_with_the_next_backup() {
     assert!(!left.exists());
     assert!(at_work.exists(), "another process works with it");
 }
+
+#[test]
+fn what_a_link_leads_to_is_said_not_to_be_in_a_backup_and_a_linked_secret_is_one() {
+    let place = Place::new();
+    place.full();
+    let elsewhere = place.folder.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    for name in [".env", "data/words"] {
+        fs::rename(place.home().join(name), elsewhere.join(name.replace('/', "-"))).unwrap();
+        symlink(elsewhere.join(name.replace('/', "-")), place.home().join(name)).unwrap();
+    }
+    symlink("drupe.yaml", place.home().join("inside")).unwrap();
+    let made = place.made();
+    let left = |name: &str| made.left_out.iter().find(|left| left.path == name);
+    assert!(left(".env").is_some_and(|left| left.secret), "{made:?}");
+    assert!(left("data/words").is_some_and(|left| left.why.contains("elsewhere/data-words")), "{made:?}");
+    assert!(left("inside").is_none(), "{made:?}");
+    restore(&place.home(), &place.file(), None).unwrap();
+    assert!(place.home().join(".env").is_symlink() && place.read(".env").is_some(), "it stays what it was");
+}
+
+#[test]
+fn what_a_restore_could_not_finish_is_refused_before_anything_is_moved() {
+    let place = Place::new();
+    place.full();
+    let inside = place.home().join("data/words/backup.tar.gz");
+    make(&Order { file: inside.clone(), ..place.order() }).unwrap();
+    let before = names(&place.home());
+    let refused = restore(&place.home(), &inside, None).unwrap_err().to_string();
+    assert!(refused.contains("`data`") && refused.contains("move"), "{refused}");
+    assert_eq!((names(&place.home()), is_cut_off(&place.home())), (before, false));
+    assert_eq!(place.read("drupe.yaml").as_deref(), Some("log: info\n"));
+}

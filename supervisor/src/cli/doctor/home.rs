@@ -52,6 +52,12 @@ pub fn look(home: &Home, exe: &Path) -> Vec<Finding> {
             return vec![fault.fix("run this as the user whose home it is").last()];
         }
     };
+    if drupe_backup::is_cut_off(path) {
+        let message =
+            format!("a restore of `{shown}` is not finished, so that a part of the home lies aside");
+        let fix = "`drupe run` finishes it, and so does another `drupe restore`, unless one is at work";
+        return vec![Finding::fault(HOME, message).fix(fix).last()];
+    }
     let mut findings = Vec::new();
     let user = geteuid().as_raw();
     if found.uid() != user {

@@ -13,8 +13,10 @@ mod machine;
 mod report;
 mod settings;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map::Entry};
 
+use drupe_config::Config;
+use drupe_extension_api::control::Status;
 use drupe_kernel::forecast::forecast;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -55,50 +57,76 @@ impl Doctor {
     /// Looks at everything; ends with 1 where something is a fault.
     pub fn execute(&self, context: &Context) -> Result<u8, Failure> {
         let now = Timestamp::now();
+        let mut seen = self.look(context, now);
+        if self.fix {
+            seen.findings.iter_mut().for_each(Finding::mend);
+            let mended = |finding: &Finding| finding.mended.is_some();
+            // What was wrong may have been seen from several sides.
+            if seen.findings.iter().any(|finding| mended(finding) && finding.level == Gravity::Fine) {
+                let done: Vec<_> = seen.findings.extract_if(.., |finding| mended(finding)).collect();
+                seen = self.look(context, now);
+                seen.findings.retain(|finding| done.iter().all(|done| done.message != finding.message));
+                seen.findings.extend(done);
+            }
+        }
+        if self.report {
+            let known = (seen.config.as_ref(), seen.status.as_ref());
+            let report = report::write(context, known, now, &seen.findings);
+            context.console.print(&report)?;
+            return Ok(end(&seen.findings));
+        }
+        let findings = &seen.findings;
+        match self.facts.json {
+            true => context.console.json(&Examination { ok: end(findings) == 0, findings })?,
+            false => context.console.draw(&finding::render(findings, context.console.colour))?,
+        }
+        Ok(end(findings))
+    }
+
+    fn look(&self, context: &Context, now: Timestamp) -> Seen {
         let mut findings = home::look(context.home(), &context.exe);
         // A folder that is not there, or is none, is all that there is to say.
-        if !findings.iter().any(|finding| finding.ends) {
-            let loaded = settings::look(context, &mut findings);
-            let status = daemon::look(context, now, &mut findings);
-            let places = (context.home(), &*folder(context, configured(context).as_ref()));
-            let journal = journal::look(places, status.is_some(), now, &mut findings);
-            if let Some(config) = &loaded {
-                let failed = status.as_ref().and_then(|status| status.backup.as_ref()?.failed.as_ref());
-                backups::look(context.home(), config, failed.is_some(), now, &mut findings);
-            }
-            machine::look(loaded.as_ref(), journal.as_ref(), now, &mut findings);
-            if let Some(config) = &loaded {
-                let home = context.home().path();
-                let seen = forecast((home, &context.exe), config, None, quarantined(home));
-                settings::extensions(&seen, status.as_ref(), &mut findings);
-                if !self.offline {
-                    settings::secrets(config, &seen, &mut findings);
-                }
-                settings::models(config, &seen, self.offline, &mut findings);
-            }
-            once(&mut findings);
-            if self.fix {
-                findings.iter_mut().for_each(Finding::mend);
-            }
-            if self.report {
-                let report = report::write(context, (loaded.as_ref(), status.as_ref()), now, &findings);
-                context.console.print(&report)?;
-                return Ok(end(&findings));
-            }
+        if findings.iter().any(|finding| finding.ends) {
+            return Seen { findings, config: None, status: None };
         }
-        match self.facts.json {
-            true => context.console.json(&Examination { ok: end(&findings) == 0, findings: &findings })?,
-            false => context.console.draw(&finding::render(&findings, context.console.colour))?,
+        let config = settings::look(context, &mut findings);
+        let status = daemon::look(context, now, &mut findings);
+        let places = (context.home(), &*folder(context, configured(context).as_ref()));
+        let journal = journal::look(places, status.is_some(), now, &mut findings);
+        if let Some(config) = &config {
+            let failed = status.as_ref().and_then(|status| status.backup.as_ref()?.failed.as_ref());
+            backups::look(context.home(), config, failed.is_some(), now, &mut findings);
         }
-        Ok(end(&findings))
+        machine::look(config.as_ref(), journal.as_ref(), now, &mut findings);
+        if let Some(config) = &config {
+            let home = context.home().path();
+            let seen = forecast((home, &context.exe), config, None, quarantined(home));
+            settings::extensions(config, &seen, status.as_ref(), &mut findings);
+            if !self.offline {
+                settings::secrets(config, &seen, &mut findings);
+            }
+            settings::models(config, &seen, self.offline, &mut findings);
+        }
+        once(&mut findings);
+        Seen { findings, config, status }
     }
+}
+
+/// What was looked at.
+struct Seen {
+    findings: Vec<Finding>,
+    config: Option<Config>,
+    status: Option<Status>,
 }
 
 /// What the daemon says is what was found without it as well, in the same words: that stands there once, with its fix.
 fn once(findings: &mut Vec<Finding>) {
-    let mut told = HashMap::new();
+    let mut told: HashMap<String, usize> = HashMap::new();
     for (place, finding) in findings.iter().enumerate() {
-        told.insert(finding.message.clone(), place);
+        match told.entry(finding.message.clone()) {
+            Entry::Occupied(other) if finding.fix.is_none() && findings[*other.get()].fix.is_some() => {}
+            entry => drop(entry.insert_entry(place)),
+        }
     }
     let mut place = 0..;
     findings.retain(|finding| place.next() == told.get(&finding.message).copied());

@@ -24,6 +24,9 @@ const CONFIGURATION: &str = "configuration";
 const EXTENSIONS: &str = "extensions";
 const MODELS: &str = "models";
 
+/// How the kernel begins to say that an extension lacks something.
+const NOT_CONFIGURED: &str = "not configured";
+
 /// The configuration, where a kernel could begin with it.
 pub fn look(context: &Context, findings: &mut Vec<Finding>) -> Option<Config> {
     let Loaded { value, warnings } = match load_config(&config::sources(context)) {
@@ -71,14 +74,24 @@ fn diagnosed(one: &Diagnostic) -> Finding {
 }
 
 /// What became of the extensions, as the daemon says, or what would without one.
-pub fn extensions(seen: &Forecast, status: Option<&Status>, findings: &mut Vec<Finding>) {
+pub fn extensions(config: &Config, seen: &Forecast, status: Option<&Status>, findings: &mut Vec<Finding>) {
     let before = findings.len();
     // What is wrong with a manifest is told below, by line.
     let diagnosed = |id: &str| {
         let mut faulty = seen.extensions.iter().filter(|one| one.looked.diagnostics.has_errors());
         faulty.any(|one| one.id == id)
     };
+    // Somebody waits for what the operator has turned on.
+    let is_wanted = |id: &str| {
+        let mut named = config.extensions.overrides.iter().filter(|(named, _)| named.as_str() == id);
+        named.any(|(_, extension)| extension.enabled == Some(true))
+    };
     let told = |id: &str, now: ExtensionState, reason: Option<&str>| match reason {
+        Some(why) if now == ExtensionState::Disabled && why.starts_with(NOT_CONFIGURED) && is_wanted(id) => {
+            let message = format!("`{id}` is turned on and does not work: {why}");
+            let fix = format!("give it what it lacks, then `drupe restart`; or `drupe ext disable {id}`");
+            Some(Finding::warning(EXTENSIONS, message).fix(fix))
+        }
         Some(_) if now == ExtensionState::Failed && diagnosed(id) => {
             state(id, now, "its manifest has faults")
         }

@@ -11,10 +11,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use drupe_config::{Sources, default_file, load_config};
 use serde::Serialize;
 
 use super::{
-    Context,
+    Context, config,
     failure::{Failure, status},
 };
 use systemctl::{Systemctl, UNIT};
@@ -137,6 +138,7 @@ impl Install {
             if systemctl.is_none() {
                 context.console.remark(&no_systemd().to_string());
             }
+            remarks.iter().for_each(|remark| context.console.remark(remark));
             return Ok(0);
         }
         let systemctl = systemctl.ok_or_else(no_systemd)?;
@@ -185,7 +187,7 @@ impl Install {
         };
         let credentials = self.credentials.iter().map(|given| credential(given, context));
         let credentials = credentials.collect::<Result<Vec<_>, _>>()?;
-        let written = elsewhere(home);
+        let written = elsewhere(context, home, &mut remarks);
         let unit = UnitFile {
             program: &context.exe,
             home,
@@ -359,11 +361,27 @@ fn credential(given: &str, context: &Context) -> Result<(String, String), Failur
     Ok((name.to_owned(), file.to_owned()))
 }
 
-/// Parts of a home that are links out of it: the daemon writes there as well.
-fn elsewhere(home: &Path) -> Vec<PathBuf> {
+/// Where the daemon writes outside of its home: to what links in it lead to, and to folders that the configuration names.
+fn elsewhere(context: &Context, home: &Path, remarks: &mut Vec<String>) -> Vec<PathBuf> {
+    let file = context.config.clone().or_else(|| default_file(home));
+    // Of one that is at fault the daemon itself says so.
+    let sources = Sources { file, home: home.to_owned(), ..config::sources(context) };
+    let journal = load_config(&sources).ok().map(|loaded| loaded.value.journal);
+    let named = journal.map(|journal| [journal.backup.directory, journal.retention.archive.folder(home)]);
+    let parts = ["workspace", "data", "extensions"].map(|part| Some(home.join(part)));
     let inside = home.canonicalize().unwrap_or_else(|_| home.to_owned());
-    let parts = ["workspace", "data", "extensions"].map(|part| home.join(part).canonicalize());
-    parts.into_iter().flatten().filter(|real| !real.starts_with(&inside)).collect()
+    let mut written = Vec::new();
+    for path in parts.into_iter().chain(named.into_iter().flatten()).flatten() {
+        match path.canonicalize() {
+            Ok(real) if !real.starts_with(&inside) && !written.contains(&real) => written.push(real),
+            Err(_) if !path.starts_with(home) => remarks.push(format!(
+                "`{}` is not there, and the service cannot make it: make it for the service's user, then install again",
+                path.display()
+            )),
+            _ => {}
+        }
+    }
+    written
 }
 
 fn found(file: &Path) -> Result<Found, Failure> {

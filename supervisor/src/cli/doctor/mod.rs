@@ -138,3 +138,25 @@ fn end(findings: &[Finding]) -> u8 {
         false => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_twice_stands_once_with_its_fix_and_its_gravity() {
+        let found = || Finding::fault("home", "the disk is full").fix("free some space");
+        let told = || Finding::warning("daemon", "the disk is full");
+        for mut findings in [vec![found(), told()], vec![told(), found()]] {
+            once(&mut findings);
+            assert_eq!(findings, [found()]);
+        }
+        let mut alike = vec![told(), Finding::remark("models", "the disk is full")];
+        once(&mut alike);
+        assert_eq!(
+            alike,
+            [Finding::remark("models", "the disk is full")],
+            "what was looked at last is nearest to it"
+        );
+    }
+}
